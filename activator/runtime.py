@@ -21,7 +21,7 @@ from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links, Sink, StatReporter
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
-from activator.driver import Driver
+from activator.driver import Driver as Driver
 from activator.knative.configmaps.cluster import (
     NETWORK,
     PAGES,
@@ -46,12 +46,11 @@ from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.records.source_status import SourceStatus
+from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.settings.config import Settings
-from activator.settings.tls_parameters import TlsParameters
-from activator.telemetry.collection import ReportedConcurrency
+from activator.settings.values import TlsParameters
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.otel import Observers, OpenTelemetry
+from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
@@ -108,14 +107,14 @@ class Runtime:
         self._source: Source | None = None
         self.links = Links(settings.autoscaler_url, settings.scaler_url, settings.stat_token_file)
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
-        concurrency = ReportedConcurrency()
-        self.history = History(lambda revision: self.driver.entries.known(revision), clock)
+        self.history = History(clock)
         self.reporter = StatReporter(
-            (concurrency, self.history, *sinks),
+            (self.history, *sinks),
             clock=clock,
             kept=lambda revision: self.driver.throttler.kept(revision),
         )
         self.driver = self._make_driver()
+        self.history.known = self.driver.entries.known
         self.pools = self._make_pools()
         self.prober = PodProber(
             self.driver,
@@ -131,7 +130,14 @@ class Runtime:
         self.proxy = self._make_proxy()
         self.authorizer = self.proxy.services.authorizer = Authorizer(clock)
         self.proxy.services.namers = ClientAddresses(settings.service_header_from)
-        self.observers = self._make_observers(outputs or Outputs())
+        self.observers = Observers(
+            settings,
+            self._set_tracer,
+            self.tasks.start,
+            lambda: self._metrics.points(),
+            outputs or Outputs(),
+            clock,
+        )
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()
         self.system_objects = SystemObjects(
@@ -140,7 +146,7 @@ class Runtime:
             self.internal_tls.set_bundles,
         )
         self.started_at = self.driver.clock()
-        self._metrics = Metrics(self, concurrency.of, self.observers.otel.identity)
+        self._metrics = Metrics(self)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -164,12 +170,6 @@ class Runtime:
             hosts=HostClaims() if "services" in settings.dialect else None,
             knative="knative" in settings.dialect,
         )
-
-    def _make_observers(self, outputs: Outputs) -> Observers:
-        otel = OpenTelemetry(
-            self.settings, self._set_tracer, self.tasks.start, lambda: self._metrics.points()
-        )
-        return Observers(otel, RequestLog(outputs.stdout.write, self._clock), outputs)
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
@@ -290,9 +290,9 @@ class Runtime:
             return "connection has not yet been established"
         return ""
 
-    def source_status(self) -> SourceStatus | None:
-        """Return the state of the source of objects; None before the source exists."""
-        return self._source.status(self._clock()) if self._source is not None else None
+    def source_status(self) -> SourceStatus:
+        """Return the state of the source of objects."""
+        return self._source.status(self._clock()) if self._source is not None else NO_SOURCE
 
     def metrics(self) -> Iterator[bytes]:
         """Yield the metrics in Prometheus' text format, in pieces that each take little time."""
@@ -323,7 +323,7 @@ class Runtime:
             self.proxy.timers.close()
             self.driver.close()
             await self.authorizer.close()
-            await self.observers.otel.close()
+            await self.observers.close()
             await self.tasks.close()
             if self._source is not None:  # it may be connected without running
                 await self._source.close()

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import uvloop
 
 from activator.lab.addresses import AddressPool
-from activator.lab.control_plane.resources import DEPLOYMENTS
+from activator.lab.control_plane.api import DEPLOYMENTS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.environment import Environment, Overdue, set_up
 from activator.lab.handles import AppHandle
-from activator.lab.local_activator import DidNotStart
 from activator.lab.objects import HTTP_PROBE, TCP_PROBE, Object
+from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline, TimelineEntry
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row, middle, percentile

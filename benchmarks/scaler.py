@@ -21,10 +21,9 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
-from activator.lab.control_plane.reads import PlaneWatch
-from activator.lab.control_plane.server import PlaneServer
-from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.control_plane.api import PlaneResponse
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest, PlaneServer
+from activator.lab.control_plane.store import PlaneWatch
 from benchmarks.process import (
     START_TIMEOUT,
     CannotMeasure,
@@ -244,7 +243,9 @@ async def _add(plane: Plane, number: int, *, awake: bool) -> None:
 
 async def _create(plane: Plane, path: str, name: str, body: Any, **metadata: Any) -> None:
     named = {"name": name, "namespace": "bench", **metadata}
-    response = await plane.send("POST", path, json.dumps({"metadata": named, **body}).encode())
+    response = await plane.send(
+        PlaneRequest("POST", path, json.dumps({"metadata": named, **body}).encode())
+    )
     assert isinstance(response, PlaneResponse)
     if response.status >= 300:
         raise CannotMeasure(f"the stand-in refuses {path}: {response.body.decode()[:200]}")

@@ -13,7 +13,7 @@ import uvloop
 
 from activator.lab.addresses import AddressPool
 from activator.lab.environment import Overdue, set_up
-from activator.lab.local_activator import DidNotStart
+from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from activator.discovery.wire import ConnectionLostError
-from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.reads import PlaneWatch
-from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.control_plane.api import PlaneResponse
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.store import PlaneWatch
 
 
 class InProcessClient(ApiServer):
@@ -29,7 +29,9 @@ class InProcessClient(ApiServer):
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> ApiResponse:
         try:
-            response = await self._plane.send(method, path, body, content_type, self._agent)
+            response = await self._plane.send(
+                PlaneRequest(method, path, body, content_type, self._agent)
+            )
         except ConnectionError as error:
             raise ApiUnreachable(str(error)) from None
         assert isinstance(response, PlaneResponse), "a watch: use get"
@@ -42,7 +44,7 @@ class InProcessClient(ApiServer):
         """Get an object, or follow a watch, without a socket."""
         target = f"{path}?{urlencode(params)}" if params else path
         try:
-            response = await self._plane.send("GET", target, agent=self._agent)
+            response = await self._plane.send(PlaneRequest("GET", target, agent=self._agent))
         except ConnectionError as error:
             raise ConnectionLostError(str(error)) from None
         try:

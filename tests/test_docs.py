@@ -11,7 +11,7 @@ import yaml
 
 from activator.cli.main import cli
 from activator.plain.service import parse as parse_service
-from activator.scale.external_metrics.application import METRIC
+from activator.scale.external_metrics import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS
 from activator.settings.config import SETTINGS, load

@@ -23,7 +23,7 @@ VERSION: Final = r"\d+\.\d+\.\d+"
 #: The text in front of each version, by file. Each text must occur.
 PLACES: Final[dict[str, tuple[str, ...]]] = {
     "Dockerfile": ('org.opencontainers.image.version="',),
-    "activator/cli/tools.py": ("activator version    activator ",),
+    "activator/cli/main.py": ("activator version    activator ",),
     "docs/how-to/build.md": (r"\nactivator ",),
     "docs/how-to/deploy-on-knative.md": ("registry.example.com/activator:", "newTag: "),
     "docs/reference.md": (r"\n    activator ",),

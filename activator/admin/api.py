@@ -13,9 +13,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
-from activator.records.cold_starts import ColdStarts
-from activator.records.entries import NO_AGENTS, Agents, Entry, Failures
-from activator.records.source_status import ObjectWarning, SourceStatus
+from activator.records.entries import NO_AGENTS, Agents, Entry
+from activator.records.source_status import NO_SOURCE, ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
 from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, ServiceRoute
@@ -24,69 +23,80 @@ from throttler.pod_rule import verdict
 from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, WaitMode
 from throttler.revision import RevisionThrottler
 from throttler.statistics import Statistics
-from throttler.wait_reason import waiting_reason
 
 if TYPE_CHECKING:
-    from activator.runtime import AutoscalerLink
+    from activator.runtime import AutoscalerLink, Driver
 
 _LEAVING = (PodState.DRAINING, PodState.GONE)
-#: For a revision without requests since the start.
-_NONE = Failures()
 _NO_ROUTE = ServiceRoute()
 
 
-def revision_view(
-    throttler: RevisionThrottler,
-    now: float,
-    autoscaler_lost: bool = False,
-    failures: Failures = _NONE,
-    failed_starts: int = 0,
-) -> revisions.RevisionView:
-    """Return one element of ``revisions``.
-
-    Arguments:
-        now: seconds, on the throttler's clock.
-        autoscaler_lost: as for throttler.wait_reason.waiting_reason.
-        failures: the failed requests of the revision.
-        failed_starts: see ColdStarts.failed.
-    """
-    statistics = throttler.statistics()
+def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.RevisionView:
+    """Return one element of ``revisions``."""
+    now = driver.clock()
+    revision, statistics = throttler.revision, throttler.statistics()
+    capacity, service = statistics.capacity, statistics.service
+    reason, detail = None, ""
+    if statistics.waiting:
+        reason, detail = driver.why(throttler)
     return {
-        **_identity(throttler),
-        **_settings(throttler),
-        **_requests(throttler, statistics, now, autoscaler_lost, failures),
-        "failedStarts": failed_starts,
-        **_pods(throttler, statistics, now),
+        "namespace": revision.id.namespace,
+        "name": revision.id.name,
+        "kind": revision.id.kind.value,
+        "uid": revision.uid,
+        "deleted": throttler.deleted,
+        "containerConcurrency": revision.container_concurrency,
+        "protocol": revision.protocol.value,
+        "timeoutSeconds": 0 if revision.timeout == NO_TIMEOUT else _whole(revision.timeout),
+        "readinessRule": revision.readiness.value,
+        "loadBalancing": policy_name(revision),
+        "hashKey": _text(revision.policies.hash_key),
+        "sticky": _sticky(throttler),
+        "adaptiveConcurrency": adaptive_mode(revision).value,
+        "capacity": capacity if revision.container_concurrency > 0 or not capacity else None,
+        "capacityBreakdown": _breakdown(statistics.capacity_terms),
+        "inFlight": statistics.in_flight,
+        "queued": statistics.waiting,
+        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
+        "queueDepth": statistics.queue_depth,
+        "heldBytes": statistics.queued_bytes,
+        "reason": reason.value if reason else None,
+        "reasonDetail": detail or None,
+        "lastFailure": _failure(driver.entries.known(revision.id), now),
+        "forecast": {
+            "startSeconds": _rounded(statistics.start),
+            "startingSeconds": _rounded(throttler.forecast.starting(now)),
+            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
+            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
+        },
+        "failedStarts": driver.cold_starts.failed(throttler),
+        "reachableHealthyPods": statistics.in_reach,
+        "activatorIndex": statistics.share.index,
+        "activatorCount": statistics.share.count,
+        "clusterIP": pod_view(throttler, service, now) if service else None,
+        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
     }
 
 
 def detail_view(
-    throttler: RevisionThrottler,
-    cold_starts: ColdStarts,
-    now: float,
-    autoscaler_lost: bool = False,
-    failures: Failures = _NONE,
-    source: SourceStatus | None = None,
-    route: ServiceRoute = _NO_ROUTE,
-    entry: Entry | None = None,
+    driver: Driver, throttler: RevisionThrottler, source: SourceStatus = NO_SOURCE
 ) -> revisions.RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
     The reason why a new request would wait takes a walk over the pods, so it is only here.
 
     Arguments:
-        now, autoscaler_lost, failures: as for ``revision_view``.
         source: the state of the source of objects, for ``objectWarnings``.
-        route: of a plain Service.
-        entry: the records of the revision; None before its first request.
     """
-    seen = cast("list[details.ColdStartView]", cold_starts.views(throttler.revision.id))
+    revision, now = throttler.revision.id, driver.clock()
+    entry, route = driver.entries.known(revision), driver.entries.route_of(revision)
+    failures = {} if entry is None else entry.failures.by_reason
+    seen = cast("list[details.ColdStartView]", driver.cold_starts.views(revision))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.slots.count_free_pods()):
-        reason, detail = waiting_reason(throttler, autoscaler_lost)
-    failed = cold_starts.failed(throttler)
-    view = revision_view(throttler, now, autoscaler_lost, failures, failed)
-    revision, has_pods = throttler.revision.id, bool(view["pods"])
+        reason, detail = driver.why(throttler)
+    view = revision_view(driver, throttler)
+    has_pods = bool(view["pods"])
     return {
         **view,
         "tls": throttler.revision.tls,
@@ -100,79 +110,10 @@ def detail_view(
         **profile_view(throttler),
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
-        "failures": {reason.value: count for reason, count in failures.by_reason.items()},
+        "failures": {reason.value: count for reason, count in failures.items()},
         "objectWarnings": warnings_of(source, revision, has_pods=has_pods, pods=route.pods),
         "coldStarts": seen,
         "wakeUps": seen,
-    }
-
-
-def _identity(throttler: RevisionThrottler) -> revisions.RevisionIdentity:
-    revision = throttler.revision
-    return {
-        "namespace": revision.id.namespace,
-        "name": revision.id.name,
-        "kind": revision.id.kind.value,
-        "uid": revision.uid,
-        "deleted": throttler.deleted,
-    }
-
-
-def _settings(throttler: RevisionThrottler) -> revisions.RevisionSettings:
-    revision = throttler.revision
-    return {
-        "containerConcurrency": revision.container_concurrency,
-        "protocol": revision.protocol.value,
-        "timeoutSeconds": 0 if revision.timeout == NO_TIMEOUT else _whole(revision.timeout),
-        "readinessRule": revision.readiness.value,
-        "loadBalancing": policy_name(revision),
-        "hashKey": _text(revision.policies.hash_key),
-        "sticky": _sticky(throttler),
-        "adaptiveConcurrency": adaptive_mode(revision).value,
-    }
-
-
-def _requests(
-    throttler: RevisionThrottler,
-    statistics: Statistics,
-    now: float,
-    autoscaler_lost: bool,
-    failures: Failures,
-) -> revisions.RevisionRequests:
-    limited = throttler.revision.container_concurrency > 0
-    reason, detail = None, ""
-    if statistics.waiting:
-        reason, detail = waiting_reason(throttler, autoscaler_lost)
-    return {
-        "capacity": statistics.capacity if limited or not statistics.capacity else None,
-        "capacityBreakdown": _breakdown(statistics.capacity_terms),
-        "inFlight": statistics.in_flight,
-        "queued": statistics.waiting,
-        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
-        "queueDepth": statistics.queue_depth,
-        "heldBytes": statistics.queued_bytes,
-        "reason": reason.value if reason else None,
-        "reasonDetail": detail or None,
-        "lastFailure": _failure(failures, now),
-        "forecast": {
-            "startSeconds": _rounded(statistics.start),
-            "startingSeconds": _rounded(throttler.forecast.starting(now)),
-            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
-            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
-        },
-    }
-
-
-def _pods(
-    throttler: RevisionThrottler, statistics: Statistics, now: float
-) -> revisions.RevisionPods:
-    service = statistics.service
-    return {
-        "reachableHealthyPods": statistics.in_reach,
-        "activatorIndex": statistics.share.index,
-        "activatorCount": statistics.share.count,
-        "clusterIP": pod_view(throttler, service, now) if service else None,
-        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
     }
 
 
@@ -200,8 +141,8 @@ def _probe_spec(revision: Revision) -> details.ProbeView:
     }
 
 
-def _failure(failures: Failures, now: float) -> revisions.FailureView | None:
-    if (last := failures.last) is None:
+def _failure(entry: Entry | None, now: float) -> revisions.FailureView | None:
+    if entry is None or (last := entry.failures.last) is None:
         return None
     return {
         "secondsAgo": round(max(0.0, now - last.at), 3),
@@ -216,9 +157,11 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
 
     Arguments:
         throttler: of the pod's revision.
-        now: as for ``revision_view``.
+        now: seconds, on the throttler's clock.
     """
     decided, adaptive = verdict(pod), throttler.slots.adaptive
+    # A rule limits the requests in flight at a pod, beside slow start.
+    is_limited = throttler.revision.container_concurrency or throttler.slots.limiter
     return {
         "address": pod.endpoint.address,
         "uid": pod.endpoint.uid,
@@ -234,16 +177,11 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
         "silentSeconds": _seconds(throttler.silence.silent_for(pod, now)),
-        "limit": pod.limit if _is_limited(throttler) else None,
+        "limit": pod.limit if is_limited else None,
         "adaptiveLimit": None if adaptive is None else adaptive.limit_of(pod),
         "lastError": pod.probe.error or None,
         "inSlice": pod.in_share,
     }
-
-
-def _is_limited(throttler: RevisionThrottler) -> bool:
-    """Return whether a rule limits the requests in flight at a pod, beside slow start."""
-    return bool(throttler.revision.container_concurrency or throttler.slots.limiter)
 
 
 def _sticky(throttler: RevisionThrottler) -> revisions.StickyView | None:
@@ -473,10 +411,8 @@ def _texts(values: Iterable[bytes]) -> list[str]:
 MOST_WARNINGS: Final = 100
 
 
-def watches_view(source: SourceStatus | None) -> dict[str, activators.WatchView]:
-    """Return ``watches``, by kind; None is a source that has not been made yet."""
-    if source is None:
-        return {}
+def watches_view(source: SourceStatus) -> dict[str, activators.WatchView]:
+    """Return ``watches``, by kind."""
     return {
         kind: {
             "ageSeconds": _seconds(each.age),
@@ -487,13 +423,13 @@ def watches_view(source: SourceStatus | None) -> dict[str, activators.WatchView]
     }
 
 
-def warnings_view(source: SourceStatus | None) -> list[activators.ObjectWarningView]:
+def warnings_view(source: SourceStatus) -> list[activators.ObjectWarningView]:
     """Return ``objectWarnings`` of the activator, at most ``MOST_WARNINGS``."""
-    return [_warning(each) for each in source.warnings[:MOST_WARNINGS]] if source else []
+    return [_warning(each) for each in source.warnings[:MOST_WARNINGS]]
 
 
 def warnings_of(
-    source: SourceStatus | None, revision: RevisionID, *, has_pods: bool, pods: str = ""
+    source: SourceStatus, revision: RevisionID, *, has_pods: bool, pods: str = ""
 ) -> list[activators.ObjectWarningView]:
     """Return ``objectWarnings`` of a revision.
 
@@ -502,8 +438,6 @@ def warnings_of(
             that names no revision may be meant for it.
         pods: the name of the Service whose EndpointSlices list its pods; empty for its own.
     """
-    if source is None:
-        return []
     names = (revision.name,) if has_pods else (revision.name, "")
     listing = ("EndpointSlice", pods or revision.name)
     return [
@@ -525,14 +459,14 @@ def _warning(one: ObjectWarning) -> activators.ObjectWarningView:
     }
 
 
-def manifests_view(source: SourceStatus | None) -> activators.ManifestsView | None:
+def manifests_view(source: SourceStatus) -> activators.ManifestsView | None:
     """Return ``manifests``; None if the source reads no files."""
-    if source is None or source.files is None:
+    if (files := source.files) is None:
         return None
     return {
-        "folder": source.files.path,
-        "ageSeconds": round(source.files.age, 3),
-        "lastChangeSecondsAgo": round(source.files.changed_age, 3),
+        "folder": files.path,
+        "ageSeconds": round(files.age, 3),
+        "lastChangeSecondsAgo": round(files.changed_age, 3),
     }
 
 

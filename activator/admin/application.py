@@ -30,9 +30,12 @@ from activator.admin.http_application import (
     METRICS_TYPE,
     OwnHosts,
     application,
+    encode,
+    in_order,
+    in_turns,
+    json_pieces,
 )
 from activator.admin.openapi import document
-from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views.activators import ActivatorView
 from activator.admin.views.revisions import RevisionView
 from activator.build import running
@@ -118,16 +121,8 @@ class _Handlers:
         return _stream(json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
 
     async def revision(self, request: Request) -> Response:
-        driver = self._runtime.driver
         throttler = self._one(request.path_params, _kind(request.query_params))
-        lost = driver.autoscaler_lost(throttler.revision.id.kind)
-        failures = driver.entries.failures_of(throttler.revision.id)
-        source = self._runtime.source_status()
-        route = driver.entries.route_of(throttler.revision.id)
-        now, entry = driver.clock(), driver.entries.known(throttler.revision.id)
-        view = api.detail_view(
-            throttler, driver.cold_starts, now, lost, failures, source, route, entry
-        )
+        view = api.detail_view(self._runtime.driver, throttler, self._runtime.source_status())
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -184,16 +179,9 @@ class _Handlers:
             raise
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
-        driver = self._runtime.driver
         # Strings compare several times as fast as tuples; no name has a NUL.
-        for throttler in in_order(throttlers, lambda one: "\0".join(one.revision.id)):
-            if throttler is None:
-                yield None
-                continue
-            name = throttler.revision.id
-            failures, lost = driver.entries.failures_of(name), driver.autoscaler_lost(name.kind)
-            failed = driver.cold_starts.failed(throttler)
-            yield api.revision_view(throttler, driver.clock(), lost, failures, failed)
+        for one in in_order(throttlers, lambda one: "\0".join(one.revision.id)):
+            yield None if one is None else api.revision_view(self._runtime.driver, one)
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime
@@ -205,7 +193,7 @@ class _Handlers:
             "uptimeSeconds": round(runtime.driver.clock() - runtime.started_at, 3),
             "ready": not reason,
             "notReadyReason": reason or None,
-            "manifestErrors": dict(source.errors) if source is not None else {},
+            "manifestErrors": dict(source.errors),
             "objectWarnings": api.warnings_view(source),
             "certificateWarnings": list(runtime.certificate_warnings()),
             "watches": api.watches_view(source),

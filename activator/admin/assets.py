@@ -11,12 +11,12 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -27,6 +27,8 @@ from activator.admin.http_application import DASHBOARD_HEADERS
 from activator.pages import pages
 from throttler import reason
 from throttler.reason import TABLE, ReasonRow
+
+T = TypeVar("T")
 
 #: By suffix. Python's own table depends on the machine.
 TYPES: Final = {
@@ -205,23 +207,16 @@ def compose(frame: str, page: str, path: str, files: Iterable[str]) -> str:
         KeyError: the frame names a part that the page has not.
     """
     found = {name: text.strip("\n") for name, text in _PART.findall(page)}
-    parts: Mapping[str, str] = found | {
-        "styles": "\n".join(_styles(files)),
-        "scripts": "\n".join(_scripts(str(PurePosixPath(path).with_name(_MAIN)), files)),
-    }
+    main = str(PurePosixPath(path).with_name(_MAIN))
+    styles = [f'<link rel="stylesheet" href="dashboard/{each}">' for each in _sorted(files, ".css")]
+    scripts = [f'<script type="module" src="dashboard/{main}"></script>']
+    scripts += [
+        f'<link rel="modulepreload" href="dashboard/{each}">'
+        for each in _sorted(files, ".js")
+        if each not in (main, _FIRST)
+    ]
+    parts = found | {"styles": "\n".join(styles), "scripts": "\n".join(scripts)}
     return _NAME.sub(lambda name: parts[name[1]], frame)
-
-
-def _styles(files: Iterable[str]) -> Iterator[str]:
-    for path in _sorted(files, ".css"):
-        yield f'<link rel="stylesheet" href="dashboard/{path}">'
-
-
-def _scripts(main: str, files: Iterable[str]) -> Iterator[str]:
-    yield f'<script type="module" src="dashboard/{main}"></script>'
-    for path in _sorted(files, ".js"):
-        if path not in (main, _FIRST):
-            yield f'<link rel="modulepreload" href="dashboard/{path}">'
 
 
 def _sorted(files: Iterable[str], suffix: str) -> list[str]:
@@ -238,16 +233,9 @@ def reason_script() -> str:
     """Return the source of the module with the names that ``words.js`` imports."""
     rows = {
         row.reason.value: {
-            "meaning": {
-                "revision": row.title(is_service=False),
-                "service": row.title(is_service=True),
-            },
-            "revision": _steps(row, is_service=False),
-            "service": _steps(row, is_service=True),
-            "inFolder": {
-                "revision": row.folder_step(is_service=False),
-                "service": row.folder_step(is_service=True),
-            },
+            "meaning": _of_both(row.title),
+            **_of_both(partial(_steps, row)),
+            "inFolder": _of_both(row.folder_step),
         }
         for row in TABLE
     }
@@ -264,6 +252,10 @@ def reason_script() -> str:
     return "".join(
         f"export const {name} = {json.dumps(value)};\n" for name, value in values.items()
     )
+
+
+def _of_both(text: Callable[..., T]) -> dict[str, T]:
+    return {"revision": text(is_service=False), "service": text(is_service=True)}
 
 
 def _steps(row: ReasonRow, *, is_service: bool) -> dict[str, object]:

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -21,8 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from activator.admin.http_application import problem
-from activator.admin.streaming import encode, iso
+from activator.admin.http_application import encode, iso, problem
 from activator.records.narration import EventKind, Events
 from throttler.model import RevisionID, RevisionKind
 
@@ -190,10 +190,7 @@ class EventFeed:
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         try:
-            async with asyncio.timeout(seconds):
-                await sleeper
-        except TimeoutError:
-            pass
+            await asyncio.wait((sleeper,), timeout=seconds)
         finally:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
@@ -250,52 +247,49 @@ class EventFeed:
         return f"{self._session}-{number}"
 
 
+@dataclass(slots=True, eq=False)
 class EventReader:
-    """The position of one reader in the feed; see ``EventFeed.join``."""
+    """The position of one reader in the feed; see ``EventFeed.join``.
 
-    __slots__ = ("_feed", "_first", "_kinds", "_next", "_revisions")
+    Attributes:
+        first: the text of its first events, until it is read.
+        next: the number of its next event.
+        revisions, kinds: filters; empty for all.
+    """
 
-    def __init__(
-        self,
-        feed: EventFeed,
-        first: bytes,
-        number: int,
-        revisions: frozenset[str],
-        kinds: frozenset[EventKind],
-    ) -> None:
-        self._feed = feed
-        self._first = first
-        self._next = number
-        self._revisions = revisions
-        self._kinds = kinds
+    feed: EventFeed
+    first: bytes
+    next: int
+    revisions: frozenset[str]
+    kinds: frozenset[EventKind]
 
     @property
     def behind(self) -> bool:
         """Return whether the feed has an event that it has not processed."""
-        return self._next <= self._feed.last
+        return self.next <= self.feed.last
 
     def piece(self) -> bytes:
         """Return its next events, as many as fit into one piece; often none."""
-        feed, parts = self._feed, [self._first]
-        self._first = b""
-        if self._next < feed.oldest:
-            lost = feed.oldest - self._next
-            self._next = feed.oldest
-            parts.append(_text("lost", feed.id_of(self._next - 1), {"events": lost}))
+        feed, parts = self.feed, [self.first]
+        self.first = b""
+        if self.next < feed.oldest:
+            lost = feed.oldest - self.next
+            self.next = feed.oldest
+            parts.append(_text("lost", feed.id_of(self.next - 1), {"events": lost}))
         size = 0
-        for event in feed.since(self._next):
+        for event in feed.since(self.next):
             if self._wants(event):
-                parts.append(text := event.text(feed.id_of(self._next)))
+                parts.append(text := event.text(feed.id_of(self.next)))
                 size += len(text)
-            self._next += 1
+            self.next += 1
             if size >= PIECE:
                 break
         return b"".join(parts)
 
     def _wants(self, event: _Event) -> bool:
-        if self._kinds and event.kind not in self._kinds:
+        if self.kinds and event.kind not in self.kinds:
             return False
-        return not self._revisions or event.revision in self._revisions
+        return not self.revisions or event.revision in self.revisions
 
 
 def _text(kind: str, event_id: str, data: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ from itertools import islice
 from operator import add, sub
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from activator.admin.streaming import in_order, iso
+from activator.admin.http_application import in_order, iso
 from activator.admin.views.revisions import PastView, RevisionPastView
 from activator.records.counters import OUTCOMES
 from activator.records.entries import Entry
@@ -125,22 +125,27 @@ class _Watched:
 class History:
     """A sink of the stat reporter, called on a revision's first request and each second after it.
 
+    It also keeps the concurrency that the activator last reported, for the gauge of metrics. The
+    announcement of a revision's first request counts too, so the gauge shows it up to a second
+    earlier than Knative's (pkg/activator/handler/concurrency_reporter.go).
+
     Arguments:
-        known: returns the entry of a revision, see Driver.known.
         clock: seconds, monotonic; wall_clock: seconds since 1970, UTC.
 
     Attributes:
+        known: returns the entry of a revision, see Entries.known.
+        reported: the concurrency that was last reported of each busy revision.
         watched: the revisions that it keeps. The one whose last request is the oldest comes first.
         left: the revisions of the last step that it has yet to read.
     """
 
     def __init__(
         self,
-        known: Callable[[RevisionID], Entry | None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._known = known
+        self.known: Callable[[RevisionID], Entry | None] = lambda revision: None
+        self.reported: dict[RevisionID, float] = {}
         self._clock = clock
         self._wall_clock = wall_clock
         # Steps begin at multiples of 5 s, so two activators have the same steps.
@@ -154,16 +159,21 @@ class History:
         self._sum = _ZERO
 
     def __call__(self, stats: Iterable[Stat]) -> None:
-        """Record the revisions that had requests since the last report."""
+        """Record a report. The last one of an idle revision says 0."""
         self._go_on()
         for stat in stats:
-            if (revision := stat.revision_id) not in self._busy:
+            revision = stat.revision_id
+            if stat.concurrency:
+                self.reported[revision] = stat.concurrency
+            else:
+                self.reported.pop(revision, None)
+            if revision not in self._busy:
                 self._busy.add(revision)
                 if revision not in self.watched:
                     self._watch(revision)
 
     def _watch(self, revision: RevisionID) -> None:
-        if (entry := self._known(revision)) is not None:
+        if (entry := self.known(revision)) is not None:
             self.watched[revision] = _Watched(entry, self._step - 1)
 
     def _go_on(self) -> None:
@@ -192,7 +202,7 @@ class History:
             self._sum = _ZERO
 
     def _look(self, revision: RevisionID, watched: _Watched) -> list[int]:
-        entry = self._known(revision)
+        entry = self.known(revision)
         if (
             entry is None or entry is watched.entry
         ):  # None: deleted; its last requests are in flight

@@ -1,15 +1,28 @@
 """Builds the HTTP application of an admin or metrics port: for the activator and for the scaler.
 
-All of them have the same headers and errors, and no redirect. Must not know the routes.
+All of them have the same headers and errors, and no redirect. Long responses are split into small
+pieces. Must not know the routes, nor the content.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from datetime import UTC, datetime
+from heapq import merge
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -22,6 +35,82 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from throttler.errors import RevisionNotFound
+
+T = TypeVar("T")
+
+# -- pieces of long responses
+#
+# Admin port and traffic share one thread. Ten thousand revisions of ten pods make 30 MB of JSON.
+# In one piece, this would delay every request by half a second. So requests pass between two
+# pieces.
+
+#: Bytes of a piece of JSON; it takes half a millisecond.
+PIECE = 64 << 10
+#: Elements that are sorted at once; this takes a quarter of a millisecond.
+BLOCK = 500
+
+
+async def in_turns(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces, with a turn of the event loop after each.
+
+    A producer yields an empty piece to pause without data.
+    """
+    for piece in pieces:
+        if piece:
+            yield piece
+        await asyncio.sleep(0)
+
+
+def in_order(items: Sequence[T], key: Callable[[T], str]) -> Iterator[T | None]:
+    """Yield ``items`` sorted; before them some None, where the caller may pause.
+
+    To sort 10,000 revisions at once takes 5 ms.
+    """
+    blocks = []
+    for start in range(0, len(items), BLOCK):
+        blocks.append(sorted(items[start : start + BLOCK], key=key))
+        yield None
+    yield from merge(*blocks, key=key)
+
+
+def json_pieces(
+    name: str, elements: Iterable[Mapping[str, Any] | None], rest: Mapping[str, Any]
+) -> Iterator[bytes]:
+    """Yield a JSON object in pieces.
+
+    Arguments:
+        name: key of the array of ``elements``; a None among them is a pause.
+        rest: the other fields, at least one.
+    """
+    buffer = bytearray(b"{" + encode(name) + b":[")
+    separator = b""
+    for element in elements:
+        if element is None:
+            yield b""
+            continue
+        buffer += separator
+        buffer += encode(element)
+        separator = b","
+        if len(buffer) >= PIECE:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer) + b"]," + encode(rest)[1:]
+
+
+def encode(value: object) -> bytes:
+    """Return JSON in UTF-8."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # A lone surrogate in a manifest has no UTF-8, but an escape in JSON.
+        return json.dumps(value).encode()
+
+
+def iso(seconds: float) -> str:
+    """Return a time, in seconds since 1970, in RFC 3339, UTC, with milliseconds."""
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")
+
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

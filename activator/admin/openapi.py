@@ -8,7 +8,8 @@ the responses are made. https://spec.openapis.org/oas/v3.1.0
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from enum import Enum
 from functools import cache
 from typing import Any, Final, get_args, get_type_hints
 
@@ -22,6 +23,7 @@ from throttler.reason import Reason
 OPENAPI: Final = "3.1.0"
 
 _REF: Final = "#/components/schemas/{name}"
+_MODULES: Final = (activators, details, revisions)
 
 
 @cache  # takes some milliseconds, in which traffic would wait
@@ -36,6 +38,8 @@ def document(version: str) -> dict[str, Any]:
         revisions.ProblemView,
     )
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    for name, schema in schemas.items():
+        describe(schema, next(vars(each)[name] for each in _MODULES if name in vars(each)))
     return {
         "openapi": OPENAPI,
         "info": {
@@ -48,6 +52,26 @@ def document(version: str) -> dict[str, Any]:
         "paths": {path: {"get": _operation(*rest)} for path, *rest in _PATHS},
         "components": {"schemas": schemas},
     }
+
+
+def describe(schema: dict[str, Any], view: Any) -> None:
+    """Add the meanings and the closed sets of a view's fields to its schema."""
+    properties = schema["properties"]
+    for name, meaning, words in _fields(view):
+        said: dict[str, Any] = {"description": meaning}
+        if words:
+            said["enum"] = words
+        if meaning.startswith("deprecated "):
+            said["deprecated"] = True
+        properties[name] = said | properties[name]
+
+
+def _fields(view: Any) -> Iterator[tuple[str, str, list[str | None]]]:
+    """Yield the fields of a view: name, meaning, and words of a closed set."""
+    for name, hint in get_type_hints(view, include_extras=True).items():
+        _, meaning, *closed = get_args(hint)
+        words = (word for words in closed for word in words)
+        yield name, meaning, [word.value if isinstance(word, Enum) else word for word in words]
 
 
 def _json(view: str) -> dict[str, Any]:
@@ -197,7 +221,7 @@ TABLES: Final = (
 
 def table(heading: str, view: Any) -> str:
     """Return the table of a view's fields in Markdown."""
-    rows = (f"| `{name}` | {meaning} |" for name, meaning in _fields(view))
+    rows = (f"| `{name}` | {_set(words)}{meaning} |" for name, meaning, words in _fields(view))
     return "\n".join((f"| {heading} | meaning |", "|---|---|", *rows))
 
 
@@ -207,20 +231,12 @@ def rules() -> str:
     return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
 
 
-def _fields(view: Any) -> Iterator[tuple[str, str]]:
-    for name, hint in get_type_hints(view, include_extras=True).items():
-        _, meta = get_args(hint)  # the type, and the result of says
-        closed = (meta.extra_json_schema or {}).get("enum", ())
-        yield name, "".join((*_words(closed), meta.description or ""))
-
-
-def _words(closed: Collection[str | None]) -> Iterator[str]:
-    """Yield the words of a closed set; reasons are a link, since their table has a page."""
-    words = [word for word in closed if word is not None]
+def _set(words: list[str | None]) -> str:
+    """Return the words of a closed set; reasons are a link, since their table has a page."""
+    words = [word for word in words if word is not None]
     if words and _REASONS.issuperset(words):
-        yield "[a reason](reasons/README.md): "
-    elif words:
-        yield ", ".join(f"`{word}`" for word in words) + ": "
+        return "[a reason](reasons/README.md): "
+    return ", ".join(f"`{word}`" for word in words) + ": " if words else ""
 
 
 if __name__ == "__main__":

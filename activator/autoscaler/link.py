@@ -84,8 +84,6 @@ class AutoscalerLink:
     Arguments:
         url: ``ws://host:port``.
         peer: the name of the program at that address, for the log.
-        on_change: called with True when the connection is up and False when it is lost; must not
-            raise.
         token_file: has the token for the peer; empty for none. Each dial reads it.
 
     Attributes:
@@ -102,7 +100,6 @@ class AutoscalerLink:
         url: str,
         *,
         peer: str = "autoscaler",
-        on_change: Callable[[bool], None] | None = None,
         timings: LinkTimings | None = None,
         token_file: str = "",
     ) -> None:
@@ -111,7 +108,6 @@ class AutoscalerLink:
         self._timings = timings or LinkTimings()
         self._token_file = token_file
         self._address = _checked(url)
-        self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
         self._dial_wanted = asyncio.Event()
@@ -278,7 +274,7 @@ class AutoscalerLink:
                 self._read(connection), self._write(connection), self._heartbeat(connection)
             )
         finally:
-            self._down()
+            self.connected = False
         if not isinstance(error, (ConnectionClosed, OSError)):  # OSError: TimeoutError is one
             raise error
         self.connection_losses += 1
@@ -307,13 +303,6 @@ class AutoscalerLink:
         if not self._short_lived:  # log no reconnect to a peer that closes each connection at once
             extra = {"url": self._url, "failed_dials": self.failed_dials}
             _log.info("%s connected", self._peer, extra=extra)
-        if self._on_change:
-            self._on_change(True)
-
-    def _down(self) -> None:
-        self.connected = False
-        if self._on_change:
-            self._on_change(False)
 
     async def _read(self, connection: ClientConnection) -> NoReturn:
         # The autoscaler sends no messages. This reads any from the socket, since pongs may follow

@@ -39,25 +39,10 @@ def encode(stats: Iterable[Stat], pod_name: str) -> bytes:
     return frame.SerializeToString()
 
 
-def decode(frame: bytes) -> tuple[list[Stat], frozenset[str]]:
-    """Return the stats of a frame, and the names of the pods that reported them.
-
-    For peers of the activator (the lab's autoscaler, tests). Skips messages without stat, as the
-    autoscaler does.
-
-    Raises:
-        ValueError: ``frame`` is no such protobuf message.
-    """
-    stats: list[Stat] = []
-    pods: set[str] = set()
-    for some, pod_names in decoding(frame):
-        stats += some
-        pods |= pod_names
-    return stats, frozenset(pods)
-
-
 def decoding(frame: bytes) -> Iterator[tuple[list[Stat], set[str]]]:
-    """Decode a frame as ``decode`` does, in steps of at most ``STEP`` stats.
+    """Yield the stats of a frame, and the names of the pods that reported them, in steps.
+
+    A step has at most ``STEP`` stats. Messages without stat are skipped, as the autoscaler does.
 
     Raises:
         ValueError: ``frame`` is no such protobuf message, which a late step may find; or it has too

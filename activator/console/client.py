@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:  # imported for a request
@@ -72,12 +71,7 @@ class Admin:
         self._session = httpx.Client(timeout=READ_TIMEOUT, trust_env=False)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._session.close()
 
     def get(self, path: str = REVISIONS) -> str:

@@ -9,17 +9,7 @@ from difflib import get_close_matches
 from typing import Final, TextIO
 from urllib.parse import quote
 
-from activator.console import explain, scaler, status
-from activator.console.client import (
-    ACTIVATOR,
-    REVISIONS,
-    Admin,
-    Json,
-    NotKnown,
-    UnexpectedResponse,
-    parse,
-    unexpected,
-)
+from activator.console import client, explain, explain_parts, status
 from activator.console.screen import Page, Shown, screen, show, watch
 
 
@@ -35,11 +25,11 @@ class Status:
 
     def __init__(self, namespace: str | None) -> None:
         self._namespace = namespace
-        self.path = REVISIONS
+        self.path = client.REVISIONS
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
-    def page(self, response: Json, second: Json, for_terminal: bool) -> Page:
+    def page(self, response: client.Json, second: client.Json, for_terminal: bool) -> Page:
         """Return the page.
 
         Arguments:
@@ -50,13 +40,13 @@ class Status:
         """
         return status.page(status.read_rows(response), for_terminal)
 
-    def warnings(self, response: Json) -> list[str]:
+    def warnings(self, response: client.Json) -> list[str]:
         """Return warnings, a line each."""
         none = self._namespace is not None and not response.nodes("revisions")
         nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
         return nothing + status.warnings(response) + self._not_in_use(response)
 
-    def _not_in_use(self, response: Json) -> list[str]:
+    def _not_in_use(self, response: client.Json) -> list[str]:
         """Return why the activator does not use a Service or a Revision: the table lacks it."""
         used = {
             (one.text("kind", default="revision"), one.text("namespace"), one.text("name"))
@@ -76,9 +66,9 @@ class Status:
         except ValueError:  # the command still shows the table
             return []
 
-    def not_known(self, admin: Admin) -> Exception:
+    def not_known(self, admin: client.Admin) -> Exception:
         """Return the exception for a response 404: each activator has the list."""
-        return unexpected(admin.url + self.path, "it has no such path")
+        return client.unexpected(admin.url + self.path, "it has no such path")
 
 
 class Explain:
@@ -89,46 +79,46 @@ class Explain:
         scaler_url: the admin port of the scaler, which is queried about a Service; empty for none.
     """
 
-    second_path = ACTIVATOR
+    second_path = client.ACTIVATOR
 
     def __init__(
         self, namespace: str, name: str, kind: str | None = None, scaler_url: str = ""
     ) -> None:
         self._namespace, self._name = namespace, name
         self._scaler_url = scaler_url
-        self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+        self.path = f"{client.REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
         if kind is not None:
             self.path += f"?kind={quote(kind, safe='')}"
 
-    def page(self, response: Json, second: Json, for_terminal: bool) -> Page:
+    def page(self, response: client.Json, second: client.Json, for_terminal: bool) -> Page:
         """Return the page; that of a Service has what the scaler knows."""
-        scaled = scaler.NOT_SCALED
+        scaled = explain_parts.NOT_SCALED
         if self._scaler_url and status.is_service(response):
-            scaled = scaler.ask(self._scaler_url, self._namespace, self._name, second)
+            scaled = explain_parts.ask(self._scaler_url, self._namespace, self._name, second)
         return explain.page(response, second, scaled)
 
-    def warnings(self, response: Json) -> list[str]:
+    def warnings(self, response: client.Json) -> list[str]:
         """Return none: the page has all that is wrong."""
         return []
 
-    def not_known(self, admin: Admin) -> Exception:
+    def not_known(self, admin: client.Admin) -> Exception:
         """Return the exception for a response 404; the text has similar names."""
         try:
-            revisions = _read(admin, REVISIONS, admin.get())
-        except NotKnown:  # a metrics port, or a port for traffic
+            revisions = _read(admin, client.REVISIONS, admin.get())
+        except client.NotKnown:  # a metrics port, or a port for traffic
             return Status(None).not_known(admin)
         if refused := self._warnings(admin):
-            return NotKnown(f"{refused}So the activator does not use it.")
+            return client.NotKnown(f"{refused}So the activator does not use it.")
         similar = near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        return NotKnown(
+        return client.NotKnown(
             f"the activator knows no revision or Service {self._namespace}/{self._name}.{meant}\n"
             "activator status lists all revisions and Services."
         )
 
-    def _warnings(self, admin: Admin) -> str:
+    def _warnings(self, admin: client.Admin) -> str:
         """Return the warnings about an object of this name: it may be broken or refused."""
-        activator = parse(_second_response(admin, self))
+        activator = client.parse(_second_response(admin, self))
         lines = [
             f"{explain.warning(each)}\n"
             for each in activator.nodes("objectWarnings", required=False)
@@ -151,7 +141,7 @@ def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -
     Raises:
         NoResponse, NotKnown, UnexpectedResponse: see Admin.get; each text has the next steps.
     """
-    with Admin(url) as admin:
+    with client.Admin(url) as admin:
         if again:
             with screen(out, as_json) as on:
                 watch(lambda: _with_warnings(_look(admin, question, out), question), on)
@@ -161,45 +151,45 @@ def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -
             out.write(seen.text + "\n")
         else:
             show(seen.page, out)
-        return [] if as_json else question.warnings(parse(seen.text))
+        return [] if as_json else question.warnings(client.parse(seen.text))
 
 
-def _look(admin: Admin, question: Question, out: TextIO) -> Shown:
+def _look(admin: client.Admin, question: Question, out: TextIO) -> Shown:
     try:
         text = admin.get(question.path)
-    except NotKnown:
+    except client.NotKnown:
         raise question.not_known(admin) from None
     response = _read(admin, question.path, text)
     second = _second_response(admin, question)
     try:
-        return Shown(text, question.page(response, parse(second), out.isatty()), second)
+        return Shown(text, question.page(response, client.parse(second), out.isatty()), second)
     except ValueError as error:
-        raise unexpected(admin.url + question.path, str(error)) from None
+        raise client.unexpected(admin.url + question.path, str(error)) from None
 
 
-def _second_response(admin: Admin, question: Question) -> str:
+def _second_response(admin: client.Admin, question: Question) -> str:
     """Return the second response; an object without fields if an old activator has none."""
     if not question.second_path:
         return "{}"
     try:
         text = admin.get(question.second_path)
-        parse(text)
-    except (NotKnown, UnexpectedResponse, ValueError):
+        client.parse(text)
+    except (client.NotKnown, client.UnexpectedResponse, ValueError):
         return "{}"
     return text
 
 
 def _with_warnings(seen: Shown, question: Question) -> Shown:
     """Return a page with its warnings: beside a repeated page they would get lost."""
-    lines = tuple(question.warnings(parse(seen.text)))
+    lines = tuple(question.warnings(client.parse(seen.text)))
     return seen._replace(page=(*seen.page, "\n".join(lines))) if lines else seen
 
 
-def _read(admin: Admin, path: str, text: str) -> Json:
+def _read(admin: client.Admin, path: str, text: str) -> client.Json:
     try:
-        return parse(text)
+        return client.parse(text)
     except ValueError as error:
-        raise unexpected(admin.url + path, str(error)) from None
+        raise client.unexpected(admin.url + path, str(error)) from None
 
 
 #: Maximum of similar names for an unknown one.
@@ -223,7 +213,7 @@ def key(words: str, given: str | None = None) -> tuple[str, str]:
     return namespace or given or "default", name
 
 
-def near(response: Json, namespace: str, name: str) -> list[str]:
+def near(response: client.Json, namespace: str, name: str) -> list[str]:
     """Return similar names, the most similar first.
 
     Arguments:

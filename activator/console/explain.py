@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Final
 
-from activator.console import explain_parts, status
-from activator.console.client import Json
-from activator.console.scaler import FIRST_START, NOT_SCALED, ScalerFacts
+from activator.console import client, explain_parts, status
+from activator.console.explain_parts import FIRST_START, NOT_SCALED, ScalerFacts
 from activator.console.screen import Fact, Page
 from throttler import reason as reasons
 from throttler.reason import TABLE, Reason
@@ -29,7 +28,9 @@ _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
 
 
-def page(one: Json, activator: Json | None = None, scaled: ScalerFacts = NOT_SCALED) -> Page:
+def page(
+    one: client.Json, activator: client.Json | None = None, scaled: ScalerFacts = NOT_SCALED
+) -> Page:
     """Return the page of a revision. The scaler comes first if it knows why no pod can start.
 
     Arguments:
@@ -55,7 +56,7 @@ def page(one: Json, activator: Json | None = None, scaled: ScalerFacts = NOT_SCA
     return tuple(part for part in (head, facts, *explain_parts.parts(one)) if part)
 
 
-def _wrong(one: Json, activator: Json | None) -> list[Json]:
+def _wrong(one: client.Json, activator: client.Json | None) -> list[client.Json]:
     """Return the warnings about objects that may leave a revision without pods."""
     scales = not _folder(activator) or (activator and activator.node("scaler") is not None)
     harmless = reasons.HARMLESS if scales else (*reasons.HARMLESS, *_OF_SCALING)
@@ -67,7 +68,7 @@ def _wrong(one: Json, activator: Json | None) -> list[Json]:
     ]
 
 
-def _headline(one: Json, cause: str, starts: bool) -> str:
+def _headline(one: client.Json, cause: str, starts: bool) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
     if status.is_service(one):
         name = f"Service {name}"
@@ -87,7 +88,7 @@ def _headline(one: Json, cause: str, starts: bool) -> str:
     return f"{name}: no request waits{would}"
 
 
-def _starting(one: Json, reason: str, *, late: bool = True) -> str:
+def _starting(one: client.Json, reason: str, *, late: bool = True) -> str:
     """Return how far a start is; empty if none is in progress, or if pods have another problem.
 
     Arguments:
@@ -107,13 +108,15 @@ def _starting(one: Json, reason: str, *, late: bool = True) -> str:
     return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
 
 
-def _folder(activator: Json | None) -> str:
+def _folder(activator: client.Json | None) -> str:
     """Return the folder that the objects come from; empty for a cluster."""
     folder = activator.node("manifests") if activator is not None else None
     return folder.text("folder", default="") if folder is not None else ""
 
 
-def _facts(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool) -> Iterator[Fact]:
+def _facts(
+    one: client.Json, folder: str, cause: str, wrong: list[client.Json], starts: bool
+) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
         yield from _reasons(one, folder, cause, wrong, starts)
     if failed := _failed(one):
@@ -142,7 +145,9 @@ def _facts(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool) 
         yield from _forecast(forecast)
 
 
-def _reasons(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool) -> Iterator[Fact]:
+def _reasons(
+    one: client.Json, folder: str, cause: str, wrong: list[client.Json], starts: bool
+) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would.
 
     Arguments:
@@ -179,19 +184,19 @@ def _reasons(one: Json, folder: str, cause: str, wrong: list[Json], starts: bool
     yield Fact("Read on", (page_of(cause if cause and not wrong else reason),))
 
 
-def warning(each: Json) -> str:
+def warning(each: client.Json) -> str:
     """Return an element of ``objectWarnings`` as a line."""
     reason = f"{each.text('reason')}: " if "reason" in each else ""
     name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
     return f"{name}: {reason}{each.text('warning')}"
 
 
-def _failed(one: Json) -> int:
+def _failed(one: client.Json) -> int:
     """Return how many cold starts failed since the last one that succeeded."""
     return one.whole("failedStarts", default=0)
 
 
-def _failed_starts(one: Json, count: int) -> Iterator[str]:
+def _failed_starts(one: client.Json, count: int) -> Iterator[str]:
     """Yield how many cold starts failed, and why the last of them did."""
     yield f"{count} in a row, without a usable pod; the next one that succeeds ends this"
     for last in [each for each in one.nodes("coldStarts", required=False) if "why" in each][:1]:
@@ -205,7 +210,7 @@ def _first(warnings: list[str]) -> list[str]:
     return [*warnings[:LISTED_WARNINGS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _failures(one: Json) -> Iterator[Fact]:
+def _failures(one: client.Json) -> Iterator[Fact]:
     """Yield the last failed request, and the number of failures since the start."""
     if (last := one.node("lastFailure")) is not None:
         reason, detail = last.text("reason"), last.text("detail", default="")
@@ -219,7 +224,7 @@ def _failures(one: Json) -> Iterator[Fact]:
             yield Fact("Not served", (f"{counts}, since the start",))
 
 
-def _queue(one: Json) -> str:
+def _queue(one: client.Json) -> str:
     queued = one.whole("queued")
     depth = f" of at most {one.whole('queueDepth')}" if "queueDepth" in one else ""
     if not queued:
@@ -228,7 +233,7 @@ def _queue(one: Json) -> str:
     return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
 
 
-def _probe(probe: Json) -> str:
+def _probe(probe: client.Json) -> str:
     """Return the probe in a few words, such as ``GET /up over HTTP``."""
     target = probe.text("target", default="")
     words = _PROBES.get(probe.text("kind"), "{kind}").format(
@@ -238,14 +243,14 @@ def _probe(probe: Json) -> str:
     return words + (" over TLS" if probe.flag("tls") else "") + host
 
 
-def _protocol(one: Json) -> str:
+def _protocol(one: client.Json) -> str:
     """Return the protocol of a Service's pods."""
     words = {"http1": "HTTP/1.1", "h2c": "HTTP/2"}
     protocol = words.get(one.text("protocol"), one.text("protocol"))
     return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol
 
 
-def _route(route: Json) -> Iterator[Fact]:
+def _route(route: client.Json) -> Iterator[Fact]:
     """Yield the hosts of a Service, and the port that is its alone."""
     if hosts := route.texts("hosts"):
         yield Fact("Hosts", (explain_parts.listed(hosts, LISTED_HOSTS),))
@@ -280,7 +285,7 @@ _FORECAST: Final = (
 )
 
 
-def _forecast(forecast: Json) -> Iterator[Fact]:
+def _forecast(forecast: client.Json) -> Iterator[Fact]:
     texts = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
     if texts:
         yield Fact("Forecast", ("; ".join(texts),))

@@ -1,16 +1,133 @@
-"""Make the parts of ``activator explain`` about pods, cold starts, and policies of annotations.
+"""Make the parts of ``activator explain`` about the scaler, pods, cold starts and policies.
 
-Each may raise ValueError: the response does not follow the API; the text names the field.
+The activator knows why a request waits, and the scaler why there is no pod. Without a response of
+the scaler the page says how to reach it. Each function may raise ValueError: the response does not
+follow the API; the text names the field. Must not import any part of the servers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
-from activator.console.client import Json
+from activator.console import client
 from activator.console.screen import Fact, Part, Table
+
+#: Seconds of a start that is not late, while none has ended before.
+FIRST_START: Final = 30.0
+_SERVICES: Final = "/api/v1/services"
+
+
+class ScalerFacts(NamedTuple):
+    """The scaler's part of a page.
+
+    Attributes:
+        cause: the reason why no pod can start; empty if nothing is known to prevent it.
+        starts: whether a start began a moment ago. The request may be in another activator.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    cause: str = ""
+    starts: bool = False
+
+
+#: The scaler was not asked.
+NOT_SCALED: Final = ScalerFacts()
+
+
+def ask(url: str, namespace: str, name: str, activator: client.Json | None = None) -> ScalerFacts:
+    """Return the scaler's facts about a Service, or why there are none.
+
+    Arguments:
+        url: the admin port of the leading scaler.
+        activator: the response about the activator; None without one.
+    """
+    path = f"{_SERVICES}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+    try:
+        # The scaler accepts no other name, so that no web page can read it; see OwnHosts.
+        with client.Admin(url, host="localhost") as scaler:
+            service = client.parse(scaler.get(path))
+            cause = service.text("cause", default="")
+            return ScalerFacts(tuple(facts(service)), cause, _starts(service))
+    except client.NotKnown:
+        lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
+    except client.Refused as error:  # a follower, which names the leader
+        lines = str(error), *_missing(url, activator)[1:]
+    except (client.NoResponse, client.UnexpectedResponse, ValueError):
+        lines = _missing(url, activator)
+    return ScalerFacts((Fact("Scaler", lines),))
+
+
+def _missing(url: str, activator: client.Json | None) -> tuple[str, ...]:
+    """Return how to reach a scaler that does not respond. Without a cluster there may be none."""
+    silent = f"no leading scaler responds at {url}"
+    another = "--scaler-admin-url names another address"
+    if activator is None or activator.node("manifests") is None:
+        forward = "kubectl port-forward -n activator-system service/activator-scale 8081"
+        return f"{silent}; reach it with", forward, another
+    if activator.node("scaler") is None:
+        return ("none: the activator runs without --scaler-url, so nothing scales this Service",)
+    return silent, another
+
+
+def facts(service: client.Json) -> Iterator[Fact]:
+    """Yield what the scaler knows of a Service.
+
+    Arguments:
+        service: the response to ``GET /api/v1/services/{namespace}/{name}``.
+
+    Raises:
+        ValueError: the response does not follow the API; the text names the field.
+    """
+    yield Fact("Scaler", (_state(service), *_why(service)))
+    if (change := service.node("lastChange")) is not None:
+        before, after = change.whole("before"), change.whole("after")
+        count = f"{before} → {_counted(after)}"
+        text = f"{change.text('at')}: {count}; {change.text('sentence')}"
+        yield Fact("Last change", (text,))
+    findings = service.nodes("findings", required=False)
+    if findings:
+        yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))
+
+
+def _starts(service: client.Json) -> bool:
+    """Return whether the first replica was requested a moment ago, and no pod is ready yet."""
+    change = service.node("lastChange")
+    if change is None or change.whole("before") or service.text("phase", default="") != "starting":
+        return False
+    ago = datetime.now(UTC) - datetime.fromisoformat(change.text("at"))
+    return ago.total_seconds() <= FIRST_START
+
+
+def _state(service: client.Json) -> str:
+    replicas = service.node("replicas")
+    count = "replicas unknown"
+    if replicas is not None and "present" in replicas:
+        wanted = f", {replicas.whole('wanted')} wanted" if "wanted" in replicas else ""
+        present = _counted(replicas.whole("present"))
+        count = f"{present}{wanted}, {replicas.whole('ready')} ready"
+    target = service.text("target", default="no workload")
+    phase = f"{service.text('phase')}: " if "phase" in service else ""
+    return f"{phase}{count}; {target}, owner {service.text('owner')}"
+
+
+def _counted(replicas: int) -> str:
+    return f"{replicas} replica{'s' * (replicas != 1)}"
+
+
+def _why(service: client.Json) -> Iterator[str]:
+    if "reason" in service:
+        yield f"{_reason(service)}{service.text('detail', default='')}"
+    elif "sentence" in service:
+        yield service.text("sentence")
+
+
+def _reason(of: client.Json) -> str:
+    return f"{of.text('reason')}: "
+
 
 POD_COLUMNS: Final = (
     *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
@@ -22,7 +139,7 @@ COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "po
 LISTED_SILENT: Final = 5
 
 
-def parts(one: Json) -> Iterator[Part]:
+def parts(one: client.Json) -> Iterator[Part]:
     """Yield the table of pods with the rules that decided, and the table of cold starts."""
     if pods := [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]:
         rows = tuple(map(_pod_row, pods))
@@ -40,7 +157,7 @@ def listed(texts: Sequence[str], most: int) -> str:
     return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def silent(one: Json) -> tuple[str, ...]:
+def silent(one: client.Json) -> tuple[str, ...]:
     """Return the pods that begin no response, the longest silence first."""
     pods = [pod for pod in one.nodes("pods") if "silentSeconds" in pod]
     pods.sort(key=lambda pod: -pod.number("silentSeconds"))
@@ -49,13 +166,13 @@ def silent(one: Json) -> tuple[str, ...]:
     return (*lines, f"and {more} more pod{'s' * (more > 1)}") if more else tuple(lines)
 
 
-def _silence(pod: Json) -> str:
+def _silence(pod: client.Json) -> str:
     count, seconds = pod.whole("inFlight"), pod.number("silentSeconds")
     requests = "1 request" if count == 1 else f"{count} requests"
     return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
 
 
-def _pod_row(pod: Json) -> tuple[str, ...]:
+def _pod_row(pod: client.Json) -> tuple[str, ...]:
     limit = str(pod.whole("limit")) if "limit" in pod else "inf"
     return (
         pod.text("address"),
@@ -72,11 +189,11 @@ def _pod_row(pod: Json) -> tuple[str, ...]:
     )
 
 
-def _ago(of: Json, name: str) -> str:
+def _ago(of: client.Json, name: str) -> str:
     return f"{of.number(name):.1f}s" if name in of else "-"
 
 
-def _rules(pods: Sequence[Json]) -> Iterator[Fact]:
+def _rules(pods: Sequence[client.Json]) -> Iterator[Fact]:
     """Yield each rule that decided about these pods, once, with its sentence."""
     sentences = Counter(
         (pod.text("decidedBy"), pod.text("explanation"))
@@ -87,11 +204,11 @@ def _rules(pods: Sequence[Json]) -> Iterator[Fact]:
         yield Fact(rule, (f"({count}) {sentence}" if count < len(pods) else sentence,))
 
 
-def _style(pod: Json) -> str:
+def _style(pod: client.Json) -> str:
     return {"use": "green", "wait": "yellow"}.get(pod.text("decision", default=""), "")
 
 
-def _cold_start_row(cold_start: Json) -> tuple[str, ...]:
+def _cold_start_row(cold_start: client.Json) -> tuple[str, ...]:
     phases = cold_start.node("phases")
     reached = phases.numbers() if phases is not None else ()
     return (
@@ -115,7 +232,7 @@ _WAKE_RULES: Final = {
 }
 
 
-def policies(one: Json) -> Iterator[Fact]:
+def policies(one: client.Json) -> Iterator[Fact]:
     """Yield a fact for each policy in force."""
     if "loadBalancing" in one:
         yield Fact("Balancing", (_balancing(one),))
@@ -134,20 +251,20 @@ def policies(one: Json) -> Iterator[Fact]:
         yield Fact("Wait", (f"at most {wait:g} s for a pod; the time-out counts from then",))
 
 
-def _balancing(one: Json) -> str:
+def _balancing(one: client.Json) -> str:
     """Return the policy, and its key if it has one."""
     key = one.text("hashKey", default="")
     return one.text("loadBalancing") + (f", hash key {key}" if key else "")
 
 
-def _sticky(sticky: Json) -> str:
+def _sticky(sticky: client.Json) -> str:
     """Return the key of sticky requests, and their results."""
     results = ("kept", "hashed", "overflowed", "waited")
     counts = ", ".join(f"{sticky.whole(each)} {each}" for each in results)
     return f"by {sticky.text('key')}, overflow {sticky.text('overflow')}: {counts}"
 
 
-def _waiting(waiting: Json) -> Iterator[str]:
+def _waiting(waiting: client.Json) -> Iterator[str]:
     """Yield what waiting clients get, how many get it, and the lease."""
     modes = waiting.texts("modes")
     after = f"; a page after {waiting.number('pageAfterSeconds'):g}s" if "page" in modes else ""
@@ -162,7 +279,7 @@ def _waiting(waiting: Json) -> Iterator[str]:
         yield f"open pages or refused clients count as one request for {left:.1f}s"
 
 
-def _adaptive(one: Json) -> str:
+def _adaptive(one: client.Json) -> str:
     """Return the mode of adaptive concurrency, and the limits of pods."""
     limits = [
         f"{pod.text('address')} {pod.whole('adaptiveLimit')}"
@@ -174,7 +291,7 @@ def _adaptive(one: Json) -> str:
     return f"{mode}, {means}: {listed(limits, LISTED_LIMITS)}" if limits else mode
 
 
-def _order(order: Json) -> Iterator[str]:
+def _order(order: client.Json) -> Iterator[str]:
     """Yield how the queue orders requests, and which of them wait."""
     if priority := order.text("priority", default=""):
         selected = (
@@ -190,7 +307,7 @@ def _order(order: Json) -> Iterator[str]:
             yield f"{flow.whole('queued')} of {flow.text('flow')}"
 
 
-def _waking(one: Json) -> Iterator[Fact]:
+def _waking(one: client.Json) -> Iterator[Fact]:
     """Yield which requests may start a pod, and which clients keep the revision awake."""
     if (rules := one.node("wakeRules")) is not None:
         yield Fact("Wake rules", tuple(_wake_rules(rules)))
@@ -206,7 +323,7 @@ def _waking(one: Json) -> Iterator[Fact]:
         yield Fact("Kept awake by", tuple(map(_agent, agents)))
 
 
-def _wake_rules(rules: Json) -> Iterator[str]:
+def _wake_rules(rules: client.Json) -> Iterator[str]:
     """Yield one line for each rule."""
     for name, text in _WAKE_RULES.items():
         if values := rules.texts(name):
@@ -216,7 +333,7 @@ def _wake_rules(rules: Json) -> Iterator[str]:
     yield f"other requests get {rules.whole('asleepStatus')} while no pod is usable"
 
 
-def _agent(agent: Json) -> str:
+def _agent(agent: client.Json) -> str:
     """Return a client, and how many requests a minute it sends."""
     count = agent.whole("requestsPerMinute")
     return f"{agent.text('agent')}, {count} request{'' if count == 1 else 's'} a minute"

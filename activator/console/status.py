@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Final
 
-from activator.console.client import Json, printable
+from activator.console import client
 from activator.console.screen import Fact, Page, Table
 
 
@@ -37,7 +37,7 @@ _SERVICE: Final = "service"
 COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(StatusRow))
 
 
-def read_rows(response: Json) -> list[StatusRow]:
+def read_rows(response: client.Json) -> list[StatusRow]:
     """Return the rows of a response, in its order.
 
     Raises:
@@ -64,7 +64,7 @@ def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
     return (table,)
 
 
-def warnings(response: Json) -> list[str]:
+def warnings(response: client.Json) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
     lines = list[str]()
     try:
@@ -75,11 +75,11 @@ def warnings(response: Json) -> list[str]:
     except ValueError:  # the command still shows the table
         return lines
     if errors is not None:
-        lines += [f"{path}: {printable(str(why))}" for path, why in errors.items()]
+        lines += [f"{path}: {client.printable(str(why))}" for path, why in errors.items()]
     return lines
 
 
-def _row(one: Json) -> StatusRow:
+def _row(one: client.Json) -> StatusRow:
     pods = [pod for pod in one.nodes("pods") if pod.text("state", default="") != "gone"]
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
@@ -94,17 +94,17 @@ def _row(one: Json) -> StatusRow:
     )
 
 
-def is_service(one: Json) -> bool:
+def is_service(one: client.Json) -> bool:
     """Return whether a revision is a plain Service; older activators have no such field."""
     return one.text("kind", default="") == _SERVICE
 
 
-def deleted(one: Json) -> bool:
+def deleted(one: client.Json) -> bool:
     """Return whether the Revision object is gone; older activators have no such field."""
     return one.flag("deleted")
 
 
-def capacity(one: Json) -> str:
+def capacity(one: client.Json) -> str:
     """Return a revision's capacity; ``inf`` is no limit."""
     if "capacity" not in one:
         return "inf"
@@ -112,13 +112,13 @@ def capacity(one: Json) -> str:
     return "inf" if number and one.whole("containerConcurrency", default=1) == 0 else str(number)
 
 
-def oldest(one: Json) -> str:
+def oldest(one: client.Json) -> str:
     """Return how long the first in a revision's queue has waited."""
     name = "oldestWaiterSeconds"
     return f"{one.number(name):.1f}s" if name in one else "-"
 
 
-def _state(one: Json, pods: Sequence[Json]) -> str:
+def _state(one: client.Json, pods: Sequence[client.Json]) -> str:
     """Return the state of a revision; while requests wait, the reason and its detail."""
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
@@ -143,7 +143,7 @@ def _state(one: Json, pods: Sequence[Json]) -> str:
 _OUT: Final = {"probe-failed": "probe-failing", "answered-badly": "bad-answers"}
 
 
-def _out(pods: Sequence[Json]) -> str:
+def _out(pods: Sequence[client.Json]) -> str:
     """Return why a request would wait although Kubernetes lists ready pods; empty if none would."""
     ready = (pod for pod in pods if pod.text("kubernetes", default="") == "ready")
     rules = (pod.text("decidedBy", default="") for pod in ready)
@@ -165,7 +165,7 @@ def _style(row: StatusRow) -> str:
 OLD: Final = 120.0
 
 
-def state_of(activator: Json) -> tuple[Fact, ...]:
+def state_of(activator: client.Json) -> tuple[Fact, ...]:
     """Return the state of an activator, without its revisions.
 
     Raises:
@@ -175,7 +175,7 @@ def state_of(activator: Json) -> tuple[Fact, ...]:
     return (Fact("Activator", lines),) if lines else ()
 
 
-def readiness(activator: Json) -> Iterator[str]:
+def readiness(activator: client.Json) -> Iterator[str]:
     """Yield why an activator is not ready, and its certificates that expire.
 
     Raises:
@@ -200,7 +200,7 @@ def not_ready(why: str) -> str:
     return f"not ready: {_NOT_READY.get(why, why)}"
 
 
-def _watches(activator: Json) -> Iterator[str]:
+def _watches(activator: client.Json) -> Iterator[str]:
     watches = activator.node("watches")
     followed = list(watches.children()) if watches is not None else []
     old: dict[str, list[tuple[str, float]]] = {}
@@ -216,16 +216,16 @@ def _watches(activator: Json) -> Iterator[str]:
         yield "all watches of the cluster are current"
 
 
-def _folder(activator: Json) -> Iterator[str]:
+def _folder(activator: client.Json) -> Iterator[str]:
     if (folder := activator.node("manifests")) is not None:
         where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
         yield f"objects come from {where}, read {ago:.1f}s ago"
     if (errors := activator.node("manifestErrors")) is not None:
         for path, why in errors.items():
-            yield f"{path}: {printable(str(why))}"
+            yield f"{path}: {client.printable(str(why))}"
 
 
-def _autoscaler(activator: Json) -> Iterator[str]:
+def _autoscaler(activator: client.Json) -> Iterator[str]:
     for name, who in (("autoscaler", "the autoscaler"), ("scaler", "the scaler of Services")):
         link = activator.node(name)
         if link is not None and link.flag("connected"):

@@ -1,54 +1,189 @@
 """A toy cluster on one machine: API server, controllers and node, with processes as pods.
 
 It has pods of Services without Knative, which a Deployment asks for, and pods of Knative's
-revisions, which its user starts and stops.
+revisions, which its user starts and stops. `ServiceProxy` opens a Service to clients.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
+import socket
+import struct
 from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from activator.lab import controllers
 from activator.lab.addresses import AddressPool
-from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import (
-    BUILT_IN,
-    DEPLOYMENTS,
-    ENDPOINTS,
-    PODS,
-    REVISIONS,
-    SCALED_OBJECTS,
-    SERVICES,
-    SLICES,
-    ApiKind,
-)
-from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane import api
+from activator.lab.control_plane.plane import ControlPlane, PlaneServer
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.control_plane.validation import ValidationRules
-from activator.lab.controllers import (
-    NODE,
-    Deployments,
-    EndpointSlices,
-    Mirror,
-    RevisionEndpoints,
-    service_of,
-)
 from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
-from activator.lab.objects import REVISION, is_live, revision_of
+from activator.lab.objects import PORT, REVISION, is_live, revision_of
 from activator.lab.pod import PodOptions, pod_arguments
 
 Object = dict[str, Any]
+Address = tuple[str, int]
 
 NAMESPACE: Final = "default"
+#: Seconds from a change of a slice to its effect: kube-proxy's least interval between writes.
+DELAY: Final = 1.0
+_READ_BYTES: Final = 64 * 1024
+
+
+class ServiceProxy:
+    """The proxy of the sample pods' port of one Service. It needs a running loop.
+
+    Attributes:
+        host, port: where it listens; the port is set by `start`.
+        delay: seconds from a change of a slice to its effect.
+        refused: how many connections found no endpoint, or one that refused them.
+    """
+
+    def __init__(self, plane: ControlPlane, service: str, delay: float = DELAY) -> None:
+        self.host, self.port = "127.0.0.1", 0
+        self.delay = delay
+        self.refused = 0
+        self._plane = plane
+        self._service = service
+        self._endpoints: list[Address] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen, with the present endpoints.
+
+        Raises:
+            OSError: the kernel has no free port.
+        """
+        self._sync()
+        self._plane.store.listen(self._on_change)
+        self._server = await asyncio.start_server(self._serve, self.host, 0, backlog=4096)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening, and break all connections."""
+        self._plane.store.remove(self._on_change)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def where(self) -> Address:
+        """Host and port for clients."""
+        return self.host, self.port
+
+    @property
+    def endpoints(self) -> list[Address]:
+        """The addresses to which connections go now."""
+        return list(self._endpoints)
+
+    def _on_change(self, change: ObjectChange) -> None:
+        is_seen = (
+            change.resource == api.SLICES and controllers.service_of(change.last) == self._service
+        )
+        if is_seen and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self.delay, self._sync)
+
+    def _sync(self) -> None:
+        self._timer = None
+        slices = self._plane.store.select(
+            api.SLICES, NAMESPACE, lambda found: controllers.service_of(found) == self._service
+        )
+        self._endpoints = endpoints_of(slices, PORT)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._forward(reader, writer)
+        except OSError:
+            _reset(writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._endpoints:
+            self.refused += 1
+            _reset(writer)
+            return
+        try:
+            there, onward = await asyncio.open_connection(*random.choice(self._endpoints))
+        except OSError:
+            self.refused += 1
+            raise
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_copy(reader, onward))
+                both.create_task(_copy(there, writer))
+        except* OSError:
+            _reset(writer)
+        finally:
+            onward.close()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Break a connection, so that its client sees a reset instead of an end."""
+    found = writer.get_extra_info("socket")
+    with suppress(OSError):
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_READ_BYTES):
+        writer.write(data)
+        await writer.drain()
+    with suppress(OSError):
+        writer.write_eof()
+
+
+def endpoints_of(slices: list[Object], port_name: str) -> list[Address]:
+    """Return the addresses of ready endpoints; without one, of terminating endpoints that serve.
+
+    Arguments:
+        slices: of one Service, by any author.
+        port_name: the name of the Service's port.
+    """
+    ready: list[Address] = []
+    leaving: list[Address] = []
+    for found in slices:
+        number = _number(found, port_name)
+        for endpoint in found["endpoints"] or () if number else ():
+            conditions = endpoint.get("conditions") or {}
+            addresses = [(address, number) for address in endpoint["addresses"]]
+            if conditions.get("ready", True):
+                ready += addresses
+            elif conditions.get("serving") and conditions.get("terminating"):
+                leaving += addresses
+    return sorted(set(ready or leaving))
+
+
+def _number(slice_: Object, port_name: str) -> int:
+    for port in slice_["ports"] or ():
+        if port["name"] == port_name:
+            return int(port["port"])
+    return 0
+
+
 #: The namespace of activator and scaler.
 SYSTEM: Final = "activator"
 #: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.
 PACE: Final = 0.1
 #: The kinds that ``activator local`` reads from a folder.
-MIRRORED: Final = (REVISIONS, ENDPOINTS, DEPLOYMENTS, SERVICES, SLICES)
+MIRRORED: Final = (api.REVISIONS, api.ENDPOINTS, api.DEPLOYMENTS, api.SERVICES, api.SLICES)
 
 
 class ToyCluster:
@@ -66,7 +201,7 @@ class ToyCluster:
         tasks: TaskGroup,
         tell: Tell = lambda *args, **details: None,
         pace: float = 1.0,
-        resources: Iterable[ApiKind] = (*BUILT_IN, SCALED_OBJECTS),
+        resources: Iterable[api.ApiKind] = (*api.BUILT_IN, api.SCALED_OBJECTS),
         folder: Path | None = None,
     ) -> None:
         """
@@ -77,16 +212,16 @@ class ToyCluster:
             pace: the duration of a second in probes of pods, in seconds.
             folder: gets copies of the objects that ``activator local`` reads; None for no copies.
         """
-        self.plane = ControlPlane(resources, ValidationRules(allows_loopback=True))
+        self.plane = ControlPlane(resources, allows_loopback=True)
         self.server = PlaneServer(self.plane)
         self._tell = tell
         self._started: Counter[str] = Counter()
         self._options: dict[str, Mapping[str, Any]] = {}
-        self._mirror = Mirror(self.plane.store, folder, MIRRORED) if folder else None
-        self._deployments = Deployments(self.plane)
+        self._mirror = controllers.Mirror(self.plane.store, folder, MIRRORED) if folder else None
+        self._deployments = controllers.Deployments(self.plane)
         self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
-        self.slices = EndpointSlices(self.plane, self._on_slice)
-        self._endpoints = RevisionEndpoints(self.plane, tell)
+        self.slices = controllers.EndpointSlices(self.plane, self._on_slice)
+        self._endpoints = controllers.RevisionEndpoints(self.plane, tell)
         self.plane.store.listen(self._on_change)
 
     async def start(self) -> None:
@@ -112,7 +247,7 @@ class ToyCluster:
 
     # -- Services without Knative ---------------------------------------------------------------
 
-    def create(self, resource: ApiKind, found: Object) -> Object:
+    def create(self, resource: api.ApiKind, found: Object) -> Object:
         """Create an object, as ``kubectl create`` does; return it.
 
         Raises:
@@ -120,7 +255,7 @@ class ToyCluster:
         """
         return self.plane.act("create", resource, found["metadata"]["namespace"], "", found)
 
-    def patch(self, resource: ApiKind, name: str, change: Object) -> Object:
+    def patch(self, resource: api.ApiKind, name: str, change: Object) -> Object:
         """Change an object by a merge patch; return it.
 
         Raises:
@@ -135,20 +270,22 @@ class ToyCluster:
             ApiError: there is no such Deployment.
         """
         change = {"spec": {"replicas": replicas}}
-        self.plane.act("patch", DEPLOYMENTS, NAMESPACE, name, change, "scale")
+        self.plane.act("patch", api.DEPLOYMENTS, NAMESPACE, name, change, "scale")
 
     def replicas(self, name: str) -> int:
         """Return the replicas that a Deployment wants; 0 if there is no such Deployment."""
-        found = self.plane.store.get(DEPLOYMENTS, NAMESPACE, name)
+        found = self.plane.store.get(api.DEPLOYMENTS, NAMESPACE, name)
         return 0 if found is None else int(found["spec"]["replicas"])
 
     def listed(self, name: str) -> list[Object]:
         """Return the endpoints of a Service, of all its slices."""
-        found = self.plane.store.select(SLICES, NAMESPACE, lambda each: service_of(each) == name)
+        found = self.plane.store.select(
+            api.SLICES, NAMESPACE, lambda each: controllers.service_of(each) == name
+        )
         return [endpoint for each in found for endpoint in each["endpoints"] or ()]
 
     def _on_change(self, change: ObjectChange) -> None:
-        if change.resource == DEPLOYMENTS and change.old and change.new:
+        if change.resource == api.DEPLOYMENTS and change.old and change.new:
             before, after = (each["spec"]["replicas"] for each in (change.old, change.new))
             if before != after:
                 name = change.new["metadata"]["name"]
@@ -157,7 +294,10 @@ class ToyCluster:
     def _on_slice(self, service: str, written: Object) -> None:
         states: dict[str, list[str]] = {"ready": [], "not_ready": [], "terminating": []}
         for endpoint in written["endpoints"] or ():
-            states[_state(endpoint["conditions"])].append(endpoint["targetRef"]["name"])
+            is_so = endpoint["conditions"]
+            state = "ready" if is_so["ready"] else "not_ready"
+            state = "terminating" if is_so["terminating"] else state
+            states[state].append(endpoint["targetRef"]["name"])
         self._tell("listed in slices", "", service=service, **states)
 
     # -- revisions of Knative -------------------------------------------------------------------
@@ -169,7 +309,7 @@ class ToyCluster:
             probes: the probes of its pods.
             options: fields of `PodOptions`.
         """
-        metadata = self.create(REVISIONS, found)["metadata"]
+        metadata = self.create(api.REVISIONS, found)["metadata"]
         self.node.probes[metadata["name"]] = probes
         self._options[metadata["name"]] = options
         self._endpoints.reconcile(metadata["namespace"], metadata["name"])
@@ -187,24 +327,18 @@ class ToyCluster:
             name = f"{revision}-{self._started[revision]}"
             pod = {
                 "metadata": {"name": name, "namespace": namespace, "labels": {REVISION: revision}},
-                "spec": {"containers": [container], "nodeName": NODE},
+                "spec": {"containers": [container], "nodeName": controllers.NODE},
             }
-            self.create(PODS, pod)
+            self.create(api.PODS, pod)
 
     def stop_pod(self, name: str, namespace: str = NAMESPACE) -> None:
         """Delete a pod, as ``kubectl delete`` does; its process finishes its requests."""
-        self.plane.act("delete", PODS, namespace, name)
+        self.plane.act("delete", api.PODS, namespace, name)
 
     def running(self, revision: str, namespace: str = NAMESPACE) -> list[str]:
         """Return the names of a revision's pods that do not terminate, in the order of start."""
         found = self.plane.store.select(
-            PODS, namespace, lambda pod: is_live(pod) and revision_of(pod) == revision
+            api.PODS, namespace, lambda pod: is_live(pod) and revision_of(pod) == revision
         )
         names = (pod["metadata"]["name"] for pod in found)
         return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
-
-
-def _state(conditions: Object) -> str:
-    if conditions["terminating"]:
-        return "terminating"
-    return "ready" if conditions["ready"] else "not_ready"

@@ -1,6 +1,7 @@
 """``activator lab``: run scenarios and print their timelines and results.
 
-A signal ends the command in order: no process is left.
+A signal ends the command in order: no process is left. `Printer` chooses the colours, by the style
+of each row.
 """
 
 from __future__ import annotations
@@ -11,18 +12,226 @@ import signal
 import sys
 import time
 from asyncio import Future, Task
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
-from activator.lab import report
 from activator.lab.addresses import AddressPool
-from activator.lab.control_plane.server import KUBECONFIG
+from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.environment import Environment
-from activator.lab.report import Printer, guide
+from activator.lab.pod import PodOptions
+from activator.lab.programs import own_command
 from activator.lab.scenario import Scenario, ScenarioOutcome, run_scenario
 from activator.lab.scenarios import SCENARIOS, find
-from activator.lab.timeline import TimelineEntry
+from activator.lab.timeline import TimelineEntry, Who
+
+_INDENT = "  "
+
+
+class ReportRow(NamedTuple):
+    """One line in columns.
+
+    Attributes:
+        style: a value of `Who`, or one of title, text, passed, failed.
+        columns: from the left; only a line of a timeline has more than one column.
+    """
+
+    style: str
+    columns: tuple[str, ...]
+
+    @property
+    def plain(self) -> str:
+        """The row as a line without colours."""
+        return _INDENT.join(self.columns).rstrip()
+
+
+def text(line: str = "", style: str = "text") -> ReportRow:
+    """Return a row of one column, for a line outside the timeline."""
+    return ReportRow(style, (line,))
+
+
+def listing(scenarios: Iterable[Scenario]) -> list[ReportRow]:
+    """Return a row for each scenario: number, name and title."""
+    listed = tuple(scenarios)
+    width = max(len(each.name) for each in listed)
+    return [ReportRow("text", (f"{s.number:>2}", f"{s.name:<{width}}", s.title)) for s in listed]
+
+
+def heading(scenario: Scenario, number: int, count: int) -> list[ReportRow]:
+    """Return rows with the title, the behaviour of others and the required behaviour.
+
+    Arguments:
+        number, count: the scenario's position in this run, and how many there are.
+    """
+    other, behaviour = "Knative", scenario.knative
+    if scenario.kubernetes:
+        other, behaviour = "Kubernetes alone", scenario.kubernetes
+    return [
+        text(f"{scenario.number} {scenario.name}: {scenario.title} ({number} of {count})", "title"),
+        text(f"{_INDENT}{other}: {behaviour}"),
+        text(f"{_INDENT}{'here:':<{len(other) + 1}} {scenario.here}"),
+        text(),
+    ]
+
+
+def entry(found: TimelineEntry) -> ReportRow:
+    """Return one line of a timeline: seconds since the start, actor, event."""
+    style, who = found.who.value, found.who.value
+    if found.who is Who.CHECK:
+        style = who = "passed" if found.passed else "failed"
+    return ReportRow(style, (f"{found.at:9.3f}", f"{who:<10}", found.what))
+
+
+def timeline(outcome: ScenarioOutcome) -> list[ReportRow]:
+    """Return all lines of a timeline, and the error that ended it early."""
+    rows = [entry(found) for found in outcome.entries]
+    if outcome.error:
+        rows.append(ReportRow("failed", (" " * 9, f"{'failed':<10}", outcome.error)))
+    return rows
+
+
+def result(outcome: ScenarioOutcome) -> list[ReportRow]:
+    """Return rows that say whether a scenario passed."""
+    word = "passed" if outcome.passed else "failed"
+    return [text(), text(f"{_INDENT}{word} in {outcome.seconds:.1f} s", word), text()]
+
+
+def summary(outcomes: Sequence[ScenarioOutcome]) -> list[ReportRow]:
+    """Return a row with the number of passed scenarios and the names of failed ones."""
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    line = f"{len(outcomes) - len(failed)} of {len(outcomes)} passed in {seconds:.0f} s"
+    if not failed:
+        return [text(line, "passed")]
+    names = ", ".join(f"{outcome.scenario.number} {outcome.scenario.name}" for outcome in failed)
+    return [text(f"{line}; failed: {names}", "failed")]
+
+
+# Print rows: in colours on a terminal, as plain text to any other stream.
+
+#: rich's styles, by the style of a `Row`; rich reads NO_COLOR.
+STYLES = {
+    "title": "bold",
+    "text": "",
+    "fault": "bold magenta",
+    "scaler": "bright_blue",
+    "pod": "blue",
+    "kubernetes": "cyan",
+    "activator": "yellow",
+    "client": "",
+    "passed": "green",
+    "failed": "bold red",
+}
+
+
+class Printer:
+    """Writes rows to one stream; on a terminal, it also shows the step in progress."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawing = out.isatty()
+        if self._drawing:  # rich costs start-up time, so plain text does without
+            from rich.console import Console
+
+            self._console = Console(file=out, highlight=False)
+
+    def rows(self, rows: Iterable[ReportRow]) -> None:
+        """Write rows, and flush the stream."""
+        for row in rows:
+            if self._drawing:
+                self._draw(row)
+            else:
+                self._out.write(f"{row.plain}\n")
+        self._out.flush()
+
+    def _draw(self, row: ReportRow) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        style = STYLES[row.style]
+        # Text, not markup: brackets in a pod's response must not select a colour.
+        if len(row.columns) == 1:
+            self._console.print(Text(row.columns[0], style), soft_wrap=True)
+            return
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(*(Text(_printable(column), style) for column in row.columns))
+        self._console.print(grid)
+
+    @contextmanager
+    def under_way(self, what: str) -> Iterator[None]:
+        """Show a text on a terminal while the block runs."""
+        if not self._drawing:
+            yield
+            return
+        with self._console.status(what):
+            yield
+
+
+def _printable(text: str) -> str:
+    """Replace control characters, so that a pod's response cannot control the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+# The guide that ``activator lab --keep`` prints: all addresses, and commands to try.
+
+
+#: Each switch and its effect; the first three are on the traffic port as well.
+SWITCHES = (
+    ("Ready", "the readiness probe that queue-proxy runs"),
+    ("Live", "the liveness probe of the application"),
+    ("Exec", "an exec readiness probe, which queue-proxy cannot see"),
+    ("Running", "whether the application runs behind queue-proxy"),
+    ("SidecarReady", "the readiness probe of the other container"),
+    ("SidecarLive", "the liveness probe of the other container"),
+)
+
+
+def guide(
+    traffic: str,
+    admin: str,
+    objects: str,
+    revisions: Iterable[str],
+    pods: Iterable[PodOptions],
+    probed_switches: Collection[str],
+) -> list[ReportRow]:
+    """Return the guide as rows.
+
+    Arguments:
+        traffic, admin: host and port of the activator for requests, and of its admin API.
+        objects: where the activator's objects are: a folder, or a command that shows them.
+        probed_switches: the switches that have an effect in this scenario.
+    """
+    names = list(revisions)
+    hosts = [f"{name}.default.svc.cluster.local" for name in names]
+    lines = ["All processes keep running. Send requests through the activator:", ""]
+    lines += [f"  curl -H 'Host: {host}' http://{traffic}/" for host in hosts]
+    lines += ["", "Show the activator's state:", ""]
+    lines += [
+        f"  {own_command()} explain {name} --admin-url http://{admin} --watch" for name in names
+    ]
+    lines.append(f"  {own_command()} status --admin-url http://{admin}")
+    lines.append(f"  curl http://{admin}/api/v1/revisions")
+    lines += ["", "The pods, with their traffic ports and admin ports:", ""]
+    for pod in pods:
+        where = f"{pod.address}:{pod.port}"
+        lines.append(f"  {pod.name:<14} {where:<22} http://{pod.address}:{pod.admin_port}/")
+    lines += [
+        "",
+        "A GET on the admin port toggles a switch. The first three are also on the traffic port,",
+        "so you can use them through the activator:",
+        "",
+    ]
+    for name, meaning in SWITCHES:
+        idle = "" if name in probed_switches else "; no effect in this scenario"
+        lines.append(f"  {'/toggle' + name:<21} {meaning}{idle}")
+    lines += ["", f"Objects: {objects}    Ctrl-C ends the lab.", "Events:", ""]
+    return [text(line) for line in lines]
+
 
 #: The version of the JSON document. It grows when a field is removed or changes its meaning.
 JSON_VERSION: Final = 1
@@ -38,7 +247,7 @@ class Misuse(Exception):
 
 def show_list(out: TextIO | None = None) -> None:
     """Print number, name and title of all scenarios, to standard output by default."""
-    Printer(out or sys.stdout).rows(report.listing(SCENARIOS))
+    Printer(out or sys.stdout).rows(listing(SCENARIOS))
 
 
 def run(
@@ -72,30 +281,24 @@ def run(
         raise Misuse("--keep is for one scenario: name it")
     if keep and as_json:
         raise Misuse("--keep prints events at once, --json only at the end: choose one")
-    lab = _Lab(scenarios, keep, as_json, out or sys.stdout, addresses or AddressPool())
+    out = out or sys.stdout
+    lab = _Lab(scenarios, keep, as_json, out, Printer(out), addresses or AddressPool())
     with asyncio.Runner() as runner:
         return runner.run(lab.run())
 
 
+@dataclass
 class _Lab:
     """One run of the command."""
 
-    def __init__(
-        self,
-        scenarios: Sequence[Scenario],
-        keep: bool,
-        as_json: bool,
-        out: TextIO,
-        addresses: AddressPool,
-    ) -> None:
-        self._scenarios = scenarios
-        self._keep = keep
-        self._as_json = as_json
-        self._out = out
-        self._printer = Printer(out)
-        self._addresses = addresses
-        self._kept: Future[None] | None = None
-        self._interrupted = False
+    scenarios: Sequence[Scenario]
+    keep: bool
+    as_json: bool
+    out: TextIO
+    printer: Printer
+    addresses: AddressPool
+    kept: Future[None] | None = None
+    interrupted: bool = False
 
     async def run(self) -> int:
         """Run all scenarios, unless a signal comes; return the exit status."""
@@ -107,42 +310,48 @@ class _Lab:
         if running.cancelled():
             return INTERRUPTED
         passed = running.result()  # also after a signal, so that no exception is lost
-        if self._interrupted:
+        if self.interrupted:
             return INTERRUPTED
         return PASSED if passed else FAILED
 
     def _on_signal(self, running: Task[bool]) -> None:
         """End the kept scenario, or cancel the run; ignore further signals."""
-        if self._interrupted:
+        if self.interrupted:
             return
-        self._interrupted = True
-        if self._kept is not None:
-            self._kept.set_result(None)
+        self.interrupted = True
+        if self.kept is not None:
+            self.kept.set_result(None)
         else:
             running.cancel()
 
     async def _run_all(self) -> bool:
         outcomes = []
-        for number, scenario in enumerate(self._scenarios, 1):
+        for number, scenario in enumerate(self.scenarios, 1):
             outcomes.append(await self._run_one(scenario, number))
-            if self._interrupted:
+            if self.interrupted:
                 break
-        if self._as_json:
-            json.dump(_document(outcomes), self._out, indent=2)
-            self._out.write("\n")
+        if self.as_json:
+            document = {
+                "version": JSON_VERSION,
+                "passed": all(outcome.passed for outcome in outcomes),
+                "seconds": round(sum(outcome.seconds for outcome in outcomes), 3),
+                "scenarios": [outcome.as_json() for outcome in outcomes],
+            }
+            json.dump(document, self.out, indent=2)
+            self.out.write("\n")
         elif len(outcomes) > 1:
-            self._printer.rows(report.summary(outcomes))
+            self.printer.rows(summary(outcomes))
         return all(outcome.passed for outcome in outcomes)
 
     async def _run_one(self, scenario: Scenario, number: int) -> ScenarioOutcome:
-        if self._as_json:
+        if self.as_json:
             return await self._record(scenario)
-        if self._keep:
-            return await self._run_live(scenario)
-        self._printer.rows(report.heading(scenario, number, len(self._scenarios)))
-        with self._printer.under_way(f"{scenario.name} runs"):
+        self.printer.rows(heading(scenario, number, len(self.scenarios)))
+        if self.keep:  # each entry at once, and the processes until a signal
+            return await run_scenario(scenario, self.addresses, self._tell, self._keep_running)
+        with self.printer.under_way(f"{scenario.name} runs"):
             outcome = await self._record(scenario)
-        self._printer.rows([*report.timeline(outcome), *report.result(outcome)])
+        self.printer.rows([*timeline(outcome), *result(outcome)])
         return outcome
 
     async def _record(self, scenario: Scenario) -> ScenarioOutcome:
@@ -154,45 +363,31 @@ class _Lab:
         entries: list[TimelineEntry] = []
 
         def note(found: TimelineEntry) -> None:
-            if not self._interrupted:  # leave out the end of the processes
+            if not self.interrupted:  # leave out the end of the processes
                 entries.append(found)
 
         try:
-            return await run_scenario(scenario, self._addresses, note)
+            return await run_scenario(scenario, self.addresses, note)
         except asyncio.CancelledError:
             return ScenarioOutcome(
                 scenario, entries, False, "interrupted", time.monotonic() - began
             )
 
-    async def _run_live(self, scenario: Scenario) -> ScenarioOutcome:
-        """Run one scenario, print each entry at once, and keep its processes until a signal."""
-        self._printer.rows(report.heading(scenario, 1, 1))
-        return await run_scenario(scenario, self._addresses, self._tell, self._keep_running)
-
     def _tell(self, found: TimelineEntry) -> None:
-        self._printer.rows([report.entry(found)])
+        self.printer.rows([entry(found)])
 
     async def _keep_running(self, environment: Environment, passed: bool) -> None:
         word = "passed" if passed else "failed"
-        self._printer.rows([report.text(), report.text(f"  {word}", word), report.text()])
-        self._printer.rows(_guide(environment))
-        self._kept = asyncio.get_running_loop().create_future()
-        await self._kept
+        self.printer.rows([text(), text(f"  {word}", word), text()])
+        self.printer.rows(_guide(environment))
+        self.kept = asyncio.get_running_loop().create_future()
+        await self.kept
 
 
-def _document(outcomes: Sequence[ScenarioOutcome]) -> dict[str, object]:
-    return {
-        "version": JSON_VERSION,
-        "passed": all(outcome.passed for outcome in outcomes),
-        "seconds": round(sum(outcome.seconds for outcome in outcomes), 3),
-        "scenarios": [outcome.as_json() for outcome in outcomes],
-    }
-
-
-def _guide(environment: Environment) -> list[report.ReportRow]:
+def _guide(environment: Environment) -> list[ReportRow]:
     activator = environment.activator
     apps = environment.apps
-    pods = [pod.options for app in apps for pod in app.pods if not pod.count("stopped")]
+    pods = [pod.process.options for app in apps for pod in app.pods if not pod.count("stopped")]
     return guide(
         "{}:{}".format(*activator.traffic),
         "{}:{}".format(*activator.admin),

@@ -11,27 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from activator.lab import objects
+from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import (
-    DEPLOYMENTS,
-    ENDPOINTS,
-    PODS,
-    REVISIONS,
-    SERVICES,
-    SLICES,
-    ApiKind,
-)
-from activator.lab.control_plane.status import ApiError
 from activator.lab.control_plane.store import ObjectChange, PlaneStore, matches
-from activator.lab.objects import (
-    PodAddress,
-    file_of,
-    is_live,
-    is_ready,
-    private_endpoints,
-    revision_of,
-    write_object,
-)
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -108,7 +91,7 @@ class _Controller(ABC):
         for key in sorted(dirty):
             try:
                 self.reconcile(*key)
-            except ApiError:
+            except api.ApiError:
                 refused.add(key)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE) if refused else LAG
         self._dirty |= refused
@@ -128,14 +111,14 @@ class Deployments(_Controller):
         self._started: Counter[str] = Counter()
 
     def _concerned(self, change: ObjectChange) -> Iterable[Key]:
-        metadata, kind = change.last["metadata"], DEPLOYMENTS.kind
-        if change.resource == DEPLOYMENTS:
+        metadata, kind = change.last["metadata"], api.DEPLOYMENTS.kind
+        if change.resource == api.DEPLOYMENTS:
             return {(metadata["namespace"], metadata["name"])}
-        owners = metadata.get("ownerReferences") or () if change.resource == PODS else ()
+        owners = metadata.get("ownerReferences") or () if change.resource == api.PODS else ()
         return {(metadata["namespace"], each["name"]) for each in owners if each["kind"] == kind}
 
     def reconcile(self, namespace: str, name: str) -> None:
-        found = self._plane.store.get(DEPLOYMENTS, namespace, name)
+        found = self._plane.store.get(api.DEPLOYMENTS, namespace, name)
         if found is None:
             return
         version = template_hash(found)
@@ -143,14 +126,14 @@ class Deployments(_Controller):
         for _ in range(missing):
             self._create(found, version)
         for pod in surplus:
-            self._plane.act("delete", PODS, namespace, pod["metadata"]["name"])
+            self._plane.act("delete", api.PODS, namespace, pod["metadata"]["name"])
         self._write_status(found, version)
 
     def _live(self, found: Object) -> list[Object]:
         """Return the pods of a Deployment that do not terminate."""
         uid, namespace = found["metadata"]["uid"], found["metadata"]["namespace"]
         return self._plane.store.select(
-            PODS, namespace, lambda pod: is_live(pod) and uid in _owners(pod)
+            api.PODS, namespace, lambda pod: objects.is_live(pod) and uid in _owners(pod)
         )
 
     def _create(self, found: Object, version: str) -> None:
@@ -158,8 +141,8 @@ class Deployments(_Controller):
         self._started[metadata["uid"]] += 1
         labels = {**(template["metadata"].get("labels") or {}), HASH_LABEL: version}
         owner = {
-            "apiVersion": DEPLOYMENTS.api_version,
-            "kind": DEPLOYMENTS.kind,
+            "apiVersion": api.DEPLOYMENTS.api_version,
+            "kind": api.DEPLOYMENTS.kind,
             "name": metadata["name"],
             "uid": metadata["uid"],
             "controller": True,
@@ -172,13 +155,13 @@ class Deployments(_Controller):
             },
             "spec": {**template["spec"], "nodeName": NODE},
         }
-        self._plane.act("create", PODS, metadata["namespace"], "", pod)
+        self._plane.act("create", api.PODS, metadata["namespace"], "", pod)
 
     def _write_status(self, found: Object, version: str) -> None:
         metadata = found["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         live = self._live(found)
-        ready = sum(map(is_ready, live))
+        ready = sum(map(objects.is_ready, live))
         status = {
             "observedGeneration": metadata.get("generation", 1),
             "replicas": len(live),
@@ -188,9 +171,9 @@ class Deployments(_Controller):
             "unavailableReplicas": max(0, len(live) - ready),
         }
         status = {key: value for key, value in status.items() if value}
-        fresh = self._plane.store.get(DEPLOYMENTS, namespace, name)
+        fresh = self._plane.store.get(api.DEPLOYMENTS, namespace, name)
         if fresh is not None and fresh.get("status") != status:
-            self._plane.store.put(DEPLOYMENTS, {**fresh, "status": status})
+            self._plane.store.put(api.DEPLOYMENTS, {**fresh, "status": status})
 
 
 def changes(live: list[Object], wanted: int, version: str) -> tuple[int, list[Object]]:
@@ -206,11 +189,11 @@ def changes(live: list[Object], wanted: int, version: str) -> tuple[int, list[Ob
     surge = 1 if old and wanted else 0
     missing = max(0, min(wanted - len(new), wanted + surge - len(live)))
     surplus = _expendable(new)[: max(0, len(new) - wanted)]
-    unready = [pod for pod in _expendable(old) if not is_ready(pod)]
-    coming = sum(not is_ready(pod) for pod in new)
+    unready = [pod for pod in _expendable(old) if not objects.is_ready(pod)]
+    coming = sum(not objects.is_ready(pod) for pod in new)
     surplus += unready[: max(0, len(live) - wanted - coming)]
-    serving = [pod for pod in _expendable(old) if is_ready(pod)]
-    surplus += serving[: max(0, sum(map(is_ready, live)) - wanted)]
+    serving = [pod for pod in _expendable(old) if objects.is_ready(pod)]
+    surplus += serving[: max(0, sum(map(objects.is_ready, live)) - wanted)]
     return missing, surplus
 
 
@@ -223,7 +206,7 @@ def template_hash(found: Object) -> str:
 def _expendable(pods: list[Object]) -> list[Object]:
     """Return pods in the order of their deletion: pods that are not ready first, then new pods."""
     newest_first = sorted(pods, key=lambda pod: -_number(pod))
-    return sorted(newest_first, key=is_ready)
+    return sorted(newest_first, key=objects.is_ready)
 
 
 def _number(pod: Object) -> int:
@@ -260,40 +243,42 @@ class EndpointSlices(_Controller):
     def _concerned(self, change: ObjectChange) -> Iterable[Key]:
         metadata = change.last["metadata"]
         namespace = metadata.get("namespace", "")
-        if change.resource == SERVICES:
+        if change.resource == api.SERVICES:
             return {(namespace, metadata["name"])}
-        if change.resource == SLICES and _is_ours(change.last) and change.new is None:
+        if change.resource == api.SLICES and _is_ours(change.last) and change.new is None:
             return {(namespace, metadata["labels"][SERVICE_NAME])}
-        if change.resource != PODS:
+        if change.resource != api.PODS:
             return ()
         services = self._plane.store.select(
-            SERVICES, namespace, lambda each: _selects(each, change.last)
+            api.SERVICES, namespace, lambda each: _selects(each, change.last)
         )
         return {(namespace, each["metadata"]["name"]) for each in services}
 
     def reconcile(self, namespace: str, name: str) -> None:
         store = self._plane.store
-        service = store.get(SERVICES, namespace, name)
+        service = store.get(api.SERVICES, namespace, name)
         if service is None or not service["spec"].get("selector"):
             return
-        pods = store.select(PODS, namespace, lambda pod: _selects(service, pod))
+        pods = store.select(api.PODS, namespace, lambda pod: _selects(service, pod))
         wanted = {made["metadata"]["name"]: made for made in slices_of(service, pods)}
         known = {
             found["metadata"]["name"]: found
             for found in store.select(
-                SLICES, namespace, lambda each: _is_ours(each) and service_of(each) == name
+                api.SLICES, namespace, lambda each: _is_ours(each) and service_of(each) == name
             )
         }
         for slice_name, made in wanted.items():
             if slice_name not in known:
-                self._tell(name, self._plane.act("create", SLICES, namespace, "", made))
+                self._tell(name, self._plane.act("create", api.SLICES, namespace, "", made))
                 continue
             old, parts = known[slice_name], ("endpoints", "ports")
             if any(old[part] != made[part] for part in parts):
                 merged = {**old, **{part: made[part] for part in parts}}
-                self._tell(name, self._plane.act("update", SLICES, namespace, slice_name, merged))
+                self._tell(
+                    name, self._plane.act("update", api.SLICES, namespace, slice_name, merged)
+                )
         for slice_name in known.keys() - wanted.keys():
-            store.delete(SLICES, namespace, slice_name)
+            store.delete(api.SLICES, namespace, slice_name)
 
 
 def slices_of(service: Object, pods: Iterable[Object]) -> list[Object]:
@@ -319,7 +304,7 @@ def slices_of(service: Object, pods: Iterable[Object]) -> list[Object]:
 def endpoint(service: Object, pod: Object) -> Object:
     """Return the endpoint of a pod with an address, with its three conditions."""
     metadata, status = pod["metadata"], pod["status"]
-    serving, terminating = is_ready(pod), "deletionTimestamp" in metadata
+    serving, terminating = objects.is_ready(pod), "deletionTimestamp" in metadata
     ready = serving and not terminating
     if service["spec"].get("publishNotReadyAddresses"):
         ready = True
@@ -410,27 +395,29 @@ class RevisionEndpoints(_Controller):
 
     def _concerned(self, change: ObjectChange) -> Iterable[Key]:
         pod = change.last
-        if change.resource != PODS or not revision_of(pod) or not _ip(pod):
+        if change.resource != api.PODS or not objects.revision_of(pod) or not _ip(pod):
             return ()
-        return {(pod["metadata"]["namespace"], revision_of(pod))}
+        return {(pod["metadata"]["namespace"], objects.revision_of(pod))}
 
     def reconcile(self, namespace: str, name: str) -> None:
         store = self._plane.store
-        revision = store.get(REVISIONS, namespace, name)
+        revision = store.get(api.REVISIONS, namespace, name)
         if revision is None:
             return
         pods = store.select(
-            PODS,
+            api.PODS,
             namespace,
-            lambda pod: is_live(pod) and revision_of(pod) == name and _ip(pod) != "",
+            lambda pod: (
+                objects.is_live(pod) and objects.revision_of(pod) == name and _ip(pod) != ""
+            ),
         )
         listed = [_address(pod) for pod in pods if _ip(pod)]
         uid = revision["metadata"]["uid"]
-        made = private_endpoints(name, listed, namespace=namespace, revision_uid=uid)
-        old = store.get(ENDPOINTS, namespace, made["metadata"]["name"])
+        made = objects.private_endpoints(name, listed, namespace=namespace, revision_uid=uid)
+        old = store.get(api.ENDPOINTS, namespace, made["metadata"]["name"])
         if old is not None and old.get("subsets") == made.get("subsets"):
             return
-        self._plane.act("update", ENDPOINTS, namespace, made["metadata"]["name"], made)
+        self._plane.act("update", api.ENDPOINTS, namespace, made["metadata"]["name"], made)
         ready, not_ready = (
             [pod.name for pod in listed if pod.ready is is_so] for is_so in (True, False)
         )
@@ -441,17 +428,17 @@ def _ip(pod: Object) -> str:
     return str((pod.get("status") or {}).get("podIP", ""))
 
 
-def _address(pod: Object) -> PodAddress:
+def _address(pod: Object) -> objects.PodAddress:
     metadata, (port,) = pod["metadata"], pod["spec"]["containers"][0]["ports"]
-    return PodAddress(
-        _ip(pod), port["containerPort"], metadata["uid"], metadata["name"], is_ready(pod)
+    return objects.PodAddress(
+        _ip(pod), port["containerPort"], metadata["uid"], metadata["name"], objects.is_ready(pod)
     )
 
 
 class Mirror:
     """Writes each object of some kinds into a folder, and removes the file of a deleted one."""
 
-    def __init__(self, store: PlaneStore, folder: Path, resources: Iterable[ApiKind]) -> None:
+    def __init__(self, store: PlaneStore, folder: Path, resources: Iterable[api.ApiKind]) -> None:
         self._store = store
         self._folder = folder
         self._resources = frozenset(resources)
@@ -465,6 +452,6 @@ class Mirror:
         if change.resource not in self._resources:
             return
         if change.new is not None:
-            write_object(self._folder, change.new)
+            objects.write_object(self._folder, change.new)
         else:
-            file_of(self._folder, change.last).unlink(missing_ok=True)
+            objects.file_of(self._folder, change.last).unlink(missing_ok=True)

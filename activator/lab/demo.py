@@ -1,32 +1,250 @@
 """The demo: sample services that scale from zero, a short guide, and a line for each event.
 
 It has a toy cluster and a folder with copies of its objects. The caller starts an activator that
-watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. One service
-needs no Knative: it is a Deployment that ``activator scale`` scales. This scaler is the real
-program, as a separate process.
+watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. `ToyAutoscaler`
+scales the revisions of Knative. One service needs no Knative: it is a Deployment that
+``activator scale`` scales. This scaler is the real program, as a separate process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import tempfile
 import time
 from asyncio import Future, TaskGroup
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from activator.lab import objects
 from activator.lab.addresses import AddressPool
-from activator.lab.autoscaler import DemoEvent, DemoService, Stat, ToyAutoscaler
 from activator.lab.cluster import PACE, SYSTEM, ToyCluster
-from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
-from activator.lab.local_activator import DidNotStart, LocalScaler
-from activator.lab.objects import TCP_PROBE, deployment, service
-from activator.lab.report import own_command
+from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
+from activator.lab.kubelet import PERIOD, Probes
+from activator.lab.programs import DidNotStart, LocalScaler, own_command
+
+#: Requests at a time for each pod of a service without a limit.
+DEFAULT_TARGET = 10.0
+#: Tolerance for rounding errors of floating point numbers.
+EPSILON = 1e-9
+
+
+class ToyScaler:
+    """The desired number of pods of one service, from its statistics."""
+
+    def __init__(self, target: float, max_pods: int, window: float, min_pods: int = 0) -> None:
+        """
+        Arguments:
+            target: requests at a time that one pod should have; above 0.
+            max_pods: the largest number of pods.
+            window: seconds without load after which a service scales to zero.
+            min_pods: the smallest number of pods.
+
+        Raises:
+            ValueError: the arguments contradict each other.
+        """
+        if target <= 0 or window <= 0 or not 0 <= min_pods <= max_pods:
+            raise ValueError(f"{target=}, {window=}, {min_pods=}, {max_pods=}: cannot scale so")
+        self._target = target
+        self._max_pods = max_pods
+        self._min_pods = min_pods
+        self._window = window
+        # Decreasing needs from oldest to newest. An older need that is not larger than a newer one
+        # can never be the maximum again, so `observe` removes it.
+        self.needs: deque[tuple[float, int]] = deque()
+
+    def observe(self, now: float, concurrency: float, count: float) -> None:
+        """Add a statistic: average concurrency of a period, and requests that arrived in it.
+
+        A request shorter than the period has an average near 0 and still needs a pod.
+        """
+        need = math.ceil(concurrency / self._target - EPSILON)
+        if count > 0 or concurrency > 0:
+            need = max(need, 1)
+        while self.needs and self.needs[-1][1] <= need:
+            self.needs.pop()
+        self.needs.append((now, need))
+
+    def desired(self, now: float) -> int:
+        """Return the desired number of pods now."""
+        while self.needs and self.needs[0][0] + self._window <= now:
+            self.needs.popleft()
+        need = self.needs[0][1] if self.needs else 0
+        return min(max(need, self._min_pods), self._max_pods)
+
+    def next_change(self) -> float | None:
+        """Return when `desired` may fall without a new statistic; None for never."""
+        return self.needs[0][0] + self._window if self.needs else None
+
+
+#: ((namespace, name), average concurrency, requests counted), as the activator reports them.
+Stat = tuple[tuple[str, str], float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoService:
+    """A service of the cluster; its revision has the same name.
+
+    Attributes:
+        container_concurrency: requests that one pod may have at a time; 0 is no limit.
+        start_after: seconds from a pod's start to its listening.
+        target: requests at a time that one pod should have; 0 takes container_concurrency.
+        idle: seconds without requests before the service scales to zero.
+        timeout: seconds that a request may take in total.
+        exec_readiness: the container has an exec readiness probe.
+    """
+
+    name: str
+    namespace: str = "default"
+    container_concurrency: int = 0
+    start_after: float = 2.0
+    target: float = 0.0
+    min_pods: int = 0
+    max_pods: int = 3
+    idle: float = 15.0
+    timeout: int = 300
+    exec_readiness: bool = False
+
+
+class DemoEvent(NamedTuple):
+    """One event of a service or pod.
+
+    Attributes:
+        kind: one of queued, scaled, started, listening, listed, switched, probe passed,
+            probe failed, ready, not ready, killing, restarted, responded, draining, stopped,
+            ended by itself.
+        pod: the pod's name; empty for an event of the service.
+    """
+
+    at: float
+    service: DemoService
+    kind: str
+    pod: str = ""
+    details: dict[str, object] = {}  # noqa: RUF012  never changed
+
+
+Tell = Callable[[DemoEvent], object]
+
+
+class ToyAutoscaler:
+    """Scales all revisions of a cluster. It needs a running loop."""
+
+    def __init__(
+        self,
+        cluster: ToyCluster,
+        services: Iterable[DemoService],
+        tell: Tell,
+        readiness_period: float = PERIOD,
+    ) -> None:
+        """Create the revisions, with their least numbers of pods.
+
+        Arguments:
+            tell: called with each event; must return at once.
+            readiness_period: seconds between kubelet's checks of a pod.
+        """
+        self._services = {
+            (service.namespace, service.name): _ScaledRevision(
+                cluster, service, tell, readiness_period
+            )
+            for service in services
+        }
+
+    def on_stats(self, stats: Iterable[Stat]) -> None:
+        """Use the load that an activator reports; ignore unknown revisions. Do not block.
+
+        The caller must be on the thread of the loop.
+        """
+        for revision_id, concurrency, count in stats:
+            service = self._services.get(revision_id)
+            if service is not None:
+                service.observe(concurrency, count)
+
+    def on_queue(self, revision_id: tuple[str, str], reason: str) -> None:
+        """Note that the activator has begun to queue requests of a revision, with the reason.
+
+        Like `on_stats`, it returns at once, and must be called on the loop's thread.
+        """
+        service = self._services.get(revision_id)
+        if service is not None:
+            service.waits(reason)
+
+    def close(self) -> None:
+        """Start and stop no pod any more."""
+        for service in self._services.values():
+            service.close()
+
+
+class _ScaledRevision:
+    """One revision: its scaler and its pods."""
+
+    def __init__(
+        self, cluster: ToyCluster, service: DemoService, tell: Tell, period: float
+    ) -> None:
+        self._cluster = cluster
+        self._service = service
+        self._tell = tell
+        target = service.target or service.container_concurrency or DEFAULT_TARGET
+        self._scaler = ToyScaler(target, service.max_pods, service.idle, service.min_pods)
+        self._timer: asyncio.TimerHandle | None = None
+        concurrency = service.container_concurrency
+        found = objects.revision(
+            service.name,
+            namespace=service.namespace,
+            container_concurrency=concurrency,
+            timeout=service.timeout,
+            exec_readiness=service.exec_readiness,
+        )
+        probes = Probes(period, exec_readiness=service.exec_readiness)
+        options = {"start_after": service.start_after, "container_concurrency": concurrency}
+        cluster.add_revision(found, probes, options)
+        self._reconcile()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def observe(self, concurrency: float, count: float) -> None:
+        self._scaler.observe(time.monotonic(), concurrency, count)
+        # Only without any pod is it certain that the request is queued. The activator probes pods
+        # itself, so a pod that Kubernetes does not list as ready may have responded already.
+        if concurrency > 0 and not self._running:
+            self._happened("queued", concurrency=concurrency)
+        self._reconcile()
+
+    def waits(self, reason: str) -> None:
+        # Without a pod, `observe` has reported this. A queue at capacity is normal: the service is
+        # being scaled.
+        if self._running and reason != "at-capacity":
+            self._happened("queued", reason=reason)
+
+    @property
+    def _running(self) -> list[str]:
+        return self._cluster.running(self._service.name, self._service.namespace)
+
+    def _reconcile(self) -> None:
+        """Start and stop pods, and come back when the desired number may change by itself."""
+        now, running = time.monotonic(), self._running
+        wanted = self._scaler.desired(now)
+        name, namespace = self._service.name, self._service.namespace
+        if wanted != len(running):
+            self._happened("scaled", pods=len(running), wanted=wanted)
+        self._cluster.start_pods(name, wanted - len(running), namespace)
+        for pod in running[wanted:]:
+            self._cluster.stop_pod(pod, namespace)
+        self.close()
+        if (change := self._scaler.next_change()) is not None:
+            delay = max(change - now, 0)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._reconcile)
+
+    def _happened(self, kind: str, **details: Any) -> None:
+        self._tell(DemoEvent(time.monotonic(), self._service, kind, "", details))
+
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
 REVISIONS = (
@@ -82,12 +300,7 @@ class Demo:
     def __enter__(self) -> Demo:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the manifests folder; end the activator first, or it loses all revisions."""
         shutil.rmtree(self.manifests, ignore_errors=True)
 
@@ -183,10 +396,10 @@ class Demo:
     def _create_plain(self) -> None:
         shown = self._plain
         options = [f"--start-after={shown.start_after:g}"]
-        made = deployment(shown.name, probe=TCP_PROBE, arguments=options)
+        made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
         self._cluster.create(DEPLOYMENTS, made)
         annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
-        self._cluster.create(SERVICES, service(shown.name, annotations=annotations))
+        self._cluster.create(SERVICES, objects.service(shown.name, annotations=annotations))
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         at = float(details.pop("at", time.monotonic()))
@@ -218,6 +431,21 @@ def _ignore(line: dict[str, Any]) -> None:
 MAX_RESPONSES_PER_SECOND = 5
 
 
+_LINES: Final = {
+    "scaled": "pods: {pods} -> {wanted}",
+    "started": "pod {pod} starts at {address} and needs about {delay:g} s to listen; its switches "
+    "are at http://{switches}/",
+    "listening": "pod {pod} listens",
+    "probe passed": "pod {pod} passed the activator's probe",
+    "probe failed": "pod {pod} failed the activator's probe: {status}",
+    "ready": "pod {pod} is ready for Kubernetes as well, which checks less often",
+    "not ready": "pod {pod} is no longer ready for Kubernetes",
+    "draining": "pod {pod} stops: it finishes its requests",
+    "stopped": "pod {pod} stopped",
+    "ended by itself": "pod {pod} ended by itself, status {status}",
+}
+
+
 class Narrator:
     """Makes lines from the events of all services, in their order."""
 
@@ -237,35 +465,12 @@ class Narrator:
         return [f"{stamp}  {service:<8} {text}" for text in lines]
 
     def _other(self, event: DemoEvent) -> list[str]:
-        service, pod, details = event.service, event.pod, event.details
-        match event.kind:
-            case "queued":
-                return self._on_queued(event)
-            case "scaled":
-                return [f"pods: {details['pods']} -> {details['wanted']}"]
-            case "started":
-                where, delay = details["address"], service.start_after
-                return [
-                    f"pod {pod} starts at {where} and needs about {delay:g} s to listen; "
-                    f"its switches are at http://{details['switches']}/"
-                ]
-            case "listening":
-                return [f"pod {pod} listens"]
-            case "probe passed":
-                return [f"pod {pod} passed the activator's probe"]
-            case "probe failed":
-                return [f"pod {pod} failed the activator's probe: {details['status']}"]
-            case "ready":
-                return [f"pod {pod} is ready for Kubernetes as well, which checks less often"]
-            case "not ready":
-                return [f"pod {pod} is no longer ready for Kubernetes"]
-            case "draining":
-                return [f"pod {pod} stops: it finishes its requests"]
-            case "stopped":
-                return [f"pod {pod} stopped"]
-            case "ended by itself":
-                return [f"pod {pod} ended by itself, status {details['status']}"]
-        return []
+        if event.kind == "queued":
+            return self._on_queued(event)
+        if (line := _LINES.get(event.kind)) is None:
+            return []
+        delay = event.service.start_after
+        return [line.format(pod=event.pod, delay=delay, **event.details)]
 
     def _on_queued(self, event: DemoEvent) -> list[str]:
         """Return a line for the first queued request; none for others until its response."""

@@ -20,16 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from activator.lab import phrases
+from activator.lab import programs, timeline
 from activator.lab.addresses import AddressPool
-from activator.lab.client import ClientResponse, SteadyTraffic, fetch
 from activator.lab.cluster import PACE, SYSTEM, ToyCluster
-from activator.lab.control_plane.resources import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
-from activator.lab.control_plane.server import KUBECONFIG
+from activator.lab.control_plane.api import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
+from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import AppHandle, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.local_activator import LocalActivator, LocalScaler, Where
 from activator.lab.objects import TCP_PROBE, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
 
@@ -105,8 +103,8 @@ class Environment:
         self.cluster = ToyCluster(addresses, tasks, self._happened, PACE, folder=mirrored)
         self._is_ready = False
         self._places = [addresses.take()] if is_plain else []
-        self._second: LocalActivator | None = None
-        self.scaler = LocalScaler((), self._on_scaler_line, {})
+        self._second: programs.LocalActivator | None = None
+        self.scaler = programs.LocalScaler((), self._on_scaler_line, {})
         local = ("local", "--manifests", str(folder), "--admit-port", "0")
         self.activator = self.new_activator(local)
 
@@ -140,13 +138,13 @@ class Environment:
 
     def new_activator(
         self, arguments: Sequence[str], settings: Mapping[str, str] | None = None
-    ) -> LocalActivator:
+    ) -> programs.LocalActivator:
         """Return an activator that is not started; its log and events come into the timeline.
 
         Arguments:
             arguments, settings: see `LocalActivator`.
         """
-        return LocalActivator(arguments, self._on_log_line, self._on_event, settings)
+        return programs.LocalActivator(arguments, self._on_log_line, self._on_event, settings)
 
     # -- the timeline ---------------------------------------------------------------------------
 
@@ -164,18 +162,18 @@ class Environment:
             seen: the observed value, for the text of a failed check.
         """
         self.live(
-            self._timeline.check(time.monotonic(), what, bool(passed), phrases.of_value(seen))
+            self._timeline.check(time.monotonic(), what, bool(passed), timeline.of_value(seen))
         )
 
     def expect_equal(self, what: str, seen: object, wanted: object) -> None:
         """Add the check that a value is the wanted one."""
         self.expect(what, seen == wanted, seen)
 
-    def expect_200(self, what: str, response: ClientResponse) -> None:
+    def expect_200(self, what: str, response: programs.ClientResponse) -> None:
         """Add the check that a response has status 200."""
         self.expect(what, response.status == 200, response)
 
-    def expect_only_200(self, what: str, load: SteadyTraffic, method: str = "GET") -> None:
+    def expect_only_200(self, what: str, load: programs.SteadyTraffic, method: str = "GET") -> None:
         """Add the check that each response to traffic of a method has status 200."""
         statuses = load.statuses(method)
         self.expect(what, set(statuses) == {200}, statuses)
@@ -199,7 +197,7 @@ class Environment:
             self.note(Who.ACTIVATOR, message, at=moment)
 
     def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        if words := phrases.of_activator_event(kind, data):
+        if words := timeline.of_activator_event(kind, data):
             self.note(Who.ACTIVATOR, words, at=self.moment(data.get("time")))
 
     def moment(self, written: object) -> float | None:
@@ -257,7 +255,7 @@ class Environment:
                 self.note(who, f"{app.name}: {what}")
                 return found
             await asyncio.sleep(POLL_PERIOD)
-        state = f"its state: {phrases.of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
+        state = f"its state: {timeline.of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
         raise Overdue(f"the {who.value} did not reach: {app.name}: {what}; {state}")
 
     # -- services -------------------------------------------------------------------------------
@@ -361,48 +359,38 @@ class Environment:
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
-        where: Where | None = None,
-    ) -> ClientResponse:
+        where: programs.Where | None = None,
+        *,
+        is_noted: bool = True,
+    ) -> programs.ClientResponse:
         """Send a request; return the response, with status 0 for none.
 
         Arguments:
             where: host and port to connect to; None for the activator.
+            is_noted: the response comes into the timeline.
         """
-        response = await self._send(app, target, method, headers, body, where)
-        self.note(Who.CLIENT, phrases.of_response(method, target, response))
+        name = app if isinstance(app, str) else app.name
+        given = {"Host": f"{name}.default.svc.cluster.local", **(headers or {})}
+        began, place = time.monotonic(), where or self.activator.traffic
+        try:
+            response = await programs.fetch(*place, target, method, given, body)
+        except OSError as error:
+            why = str(error) or type(error).__name__
+            response = programs.ClientResponse(0, {}, why, time.monotonic() - began)
+        if is_noted:
+            self.note(Who.CLIENT, timeline.of_response(method, target, response))
         return response
 
     def start_request(
-        self,
-        app: AppHandle,
-        target: str = "/",
-        method: str = "GET",
-        headers: Mapping[str, str] | None = None,
-        where: Where | None = None,
-    ) -> Task[ClientResponse]:
-        """Begin a request; the script awaits the returned task later."""
-        self.note(Who.CLIENT, f"{method} {target}: sent")
-        sending = self.request(app, target, method, headers, where=where)
-        return self.tasks.create_task(sending)
+        self, app: AppHandle, target: str = "/", method: str = "GET", **more: Any
+    ) -> Task[programs.ClientResponse]:
+        """Begin a request; the script awaits the returned task later.
 
-    async def _send(
-        self,
-        app: AppHandle | str,
-        target: str,
-        method: str,
-        headers: Mapping[str, str] | None,
-        body: bytes,
-        where: Where | None = None,
-    ) -> ClientResponse:
-        name = app if isinstance(app, str) else app.name
-        given = {"Host": f"{name}.default.svc.cluster.local", **(headers or {})}
-        began = time.monotonic()
-        try:
-            return await fetch(*(where or self.activator.traffic), target, method, given, body)
-        except OSError as error:
-            return ClientResponse(
-                0, {}, str(error) or type(error).__name__, time.monotonic() - began
-            )
+        Arguments:
+            more: as `request` has them.
+        """
+        self.note(Who.CLIENT, f"{method} {target}: sent")
+        return self.tasks.create_task(self.request(app, target, method, **more))
 
     @asynccontextmanager
     async def load(
@@ -410,9 +398,9 @@ class Environment:
         app: AppHandle,
         rate: float,
         posts: int = 0,
-        where: Where | None = None,
+        where: programs.Where | None = None,
         target: str = "/",
-    ) -> AsyncIterator[SteadyTraffic]:
+    ) -> AsyncIterator[programs.SteadyTraffic]:
         """Send steady traffic while the block runs; the end of the block awaits all responses.
 
         Arguments:
@@ -422,10 +410,11 @@ class Environment:
             target: path and query of each request.
         """
 
-        async def send(method: str, request_id: str) -> ClientResponse:
-            return await self._send(app, target, method, {"x-request-id": request_id}, b"", where)
+        async def send(method: str, request_id: str) -> programs.ClientResponse:
+            fields = {"x-request-id": request_id}
+            return await self.request(app, target, method, fields, where=where, is_noted=False)
 
-        load = SteadyTraffic(send, rate, posts, target)
+        load = programs.SteadyTraffic(send, rate, posts, target)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")
         load.start(self.tasks)
         try:
@@ -436,7 +425,7 @@ class Environment:
 
     # -- the programs of an environment without Knative -----------------------------------------
 
-    async def start_second(self) -> LocalActivator:
+    async def start_second(self) -> programs.LocalActivator:
         """Start a second activator, which the activators' Service lists; return it when ready.
 
         Raises:
@@ -457,7 +446,7 @@ class Environment:
         port = self.scaler.reports[1]
         options = ["--kubeconfig", self._kubeconfig, "--stat-port", str(port)]
         settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
-        self.scaler = LocalScaler(options, self._on_scaler_line, settings)
+        self.scaler = programs.LocalScaler(options, self._on_scaler_line, settings)
         await self.scaler.start()
 
     async def stop_scaler(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -479,7 +468,7 @@ class Environment:
     def _kubeconfig(self) -> str:
         return str(self.manifests / KUBECONFIG)
 
-    def _new_plain_activator(self) -> LocalActivator:
+    def _new_plain_activator(self) -> programs.LocalActivator:
         place, number = self._places[-1], len(self._places)
         arguments = [
             *("run", "--dialect", "services", "--kubeconfig", self._kubeconfig),
@@ -527,7 +516,7 @@ class Environment:
         for each in self.apps:
             if pod.rpartition("-")[0] == each.name:
                 each.happened(kind, pod, details)
-        if words := phrases.of_pod_event(kind, pod, details):
+        if words := timeline.of_pod_event(kind, pod, details):
             self.note(*words, at=at)
         self.changed.set()
 

@@ -9,11 +9,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from activator.lab.client import ClientResponse, fetch
+from activator.lab.cluster import ServiceProxy
 from activator.lab.kubelet import PodProcess
-from activator.lab.objects import PORT
-from activator.lab.pod import PodOptions
-from activator.lab.service_proxy import ServiceProxy
+from activator.lab.programs import ClientResponse, fetch
 from activator.lab.timeline import Who
 
 if TYPE_CHECKING:  # an environment has handles
@@ -40,21 +38,6 @@ class PodHandle:
         """The pod's name in Endpoints."""
         return self.process.options.name
 
-    @property
-    def uid(self) -> str:
-        """The pod's uid in Endpoints and in the activator's API."""
-        return self.process.uid
-
-    @property
-    def options(self) -> PodOptions:
-        """The options of the pod's process."""
-        return self.process.options
-
-    @property
-    def listed_ready(self) -> bool:
-        """Whether kubelet reports the pod as ready."""
-        return self.process.ready
-
     def count(self, event: str) -> int:
         """Return how often the pod has reported a kind of event."""
         return sum(kind == event for kind, _ in self.events)
@@ -78,21 +61,23 @@ class PodHandle:
         return int((await self.counters())["requests"])
 
     async def counters(self) -> dict[str, Any]:
-        """Return the pod's counters, as `activator.lab.switchboard.PodCounters.report` does."""
+        """Return the pod's counters, as `activator.lab.application.PodCounters.report` does."""
         found: dict[str, Any] = json.loads((await self._admin("/counters")).body)
         return found
 
     async def _admin(self, path: str) -> ClientResponse:
-        return await fetch(self.options.address, self.options.admin_port, path)
+        return await fetch(self.process.options.address, self.process.options.admin_port, path)
 
     async def probe_as_kubelet(self) -> ClientResponse:
         """Send kubelet's readiness probe to queue-proxy, and return the response."""
         headers = {"User-Agent": "kube-probe/1.34", "K-Network-Probe": "queue"}
-        return await fetch(self.options.address, self.options.port, "/", headers=headers)
+        return await fetch(
+            self.process.options.address, self.process.options.port, "/", headers=headers
+        )
 
     async def request_directly(self) -> ClientResponse:
         """Send a request to the pod without the activator, and return the response."""
-        return await fetch(self.options.address, self.options.port, "/")
+        return await fetch(self.process.options.address, self.process.options.port, "/")
 
     def terminate(self) -> None:
         """Delete the pod: it leaves its Endpoints, and gets SIGTERM."""
@@ -168,7 +153,8 @@ class AppHandle:
     async def until_ready(self) -> None:
         """Return when Kubernetes lists all its pods as ready."""
         await self._environment.until(
-            lambda: all(pod.listed_ready for pod in self.pods), f"all pods of {self.name} are ready"
+            lambda: all(pod.process.ready for pod in self.pods),
+            f"all pods of {self.name} are ready",
         )
 
     async def until_kubernetes(self, state: str, what: str) -> None:
@@ -220,7 +206,7 @@ class AppHandle:
             delay: seconds from a change of an EndpointSlice to its effect.
         """
         plane = self._environment.cluster.plane
-        self._proxy = ServiceProxy(plane, "default", self.name, PORT, delay)
+        self._proxy = ServiceProxy(plane, self.name, delay)
         await self._proxy.start()
         return self._proxy
 

@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from activator.lab.addresses import AddressPool, PodPlace
-from activator.lab.client import fetch, open_and_close
+from activator.lab.control_plane.api import PODS
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import PODS
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.objects import revision_of
 from activator.lab.pod import PodOptions, parse_options, pod_arguments
+from activator.lab.programs import fetch, open_and_close
 
 #: Seconds between checks: the minimum of Kubernetes, whose default is 10.
 PERIOD = 1.0
@@ -98,53 +98,6 @@ def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
     return frozenset(name for name, has_effect in probed.items() if has_effect)
 
 
-class Checks:
-    """The probes of one pod: whether it is ready, and whether its containers are alive."""
-
-    def __init__(self, options: PodOptions, probes: Probes) -> None:
-        self._options = options
-        self._probes = probes
-        self._failed = 0
-
-    async def is_ready(self) -> bool:
-        """Return whether all readiness probes of the pod pass."""
-        probes = self._probes
-        if not await self._is_port_ready():
-            return False
-        if probes.exec_readiness and not await self._finds("/exec"):
-            return False
-        return not probes.sidecar_readiness or await self._finds("/sidecarReady")
-
-    async def _is_port_ready(self) -> bool:
-        where = self._options.address, self._options.port
-        match self._probes.readiness:
-            case KubeletReadiness.QUEUE_PROXY:
-                return await ask(*where, "/", probe="queue") == 200
-            case KubeletReadiness.HTTP:
-                return 200 <= await ask(*where, self._probes.path) < 400
-            case KubeletReadiness.TCP:
-                try:
-                    await open_and_close(*where, patience=TIMEOUT)
-                except OSError:
-                    return False
-        return True
-
-    async def is_dead(self) -> bool:
-        """Run the liveness probe; return whether it has failed often enough for a restart."""
-        if self._probes.liveness is None:
-            return False
-        is_sidecar = self._probes.liveness is ProbedContainer.SIDECAR
-        lives = await self._finds("/sidecarLive" if is_sidecar else "/live")
-        self._failed = 0 if lives else self._failed + 1
-        if self._failed < self._probes.failure_threshold:
-            return False
-        self._failed = 0
-        return True
-
-    async def _finds(self, path: str) -> bool:
-        return await ask(self._options.address, self._options.admin_port, path) == 200
-
-
 async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
     """Send a GET as kubelet does, on a new connection; return the status, or 0 without a response.
 
@@ -200,7 +153,7 @@ class PodProcess:
         self.restarts = 0
         self._tell = tell
         self._probes = probes
-        self._checks = Checks(options, probes)
+        self._failed = 0
         self._stop = asyncio.Event()
         self._listening = asyncio.Event()
         self._free = {step: asyncio.Event() for step in KubeletStep}
@@ -259,21 +212,16 @@ class PodProcess:
         again = False
         try:
             await self._accompany(process)
-            again = await self._is_restarted()
+            if self._comes_back is not None:  # it is restarted as soon as it may start
+                await self._comes_back.wait()
+                self._comes_back = None
+                again = not self.stopping
             return again
         finally:
             self._listening.clear()
             self._is_over = not again
             self.ready = self.ready and again
             await _end(process, SHUTDOWN_GRACE)
-
-    async def _is_restarted(self) -> bool:
-        """Return whether the ended process is restarted, as soon as it may start."""
-        if self._comes_back is None:
-            return False
-        await self._comes_back.wait()
-        self._comes_back = None
-        return not self.stopping
 
     async def _accompany(self, process: Process) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -307,9 +255,48 @@ class PodProcess:
             # The first check comes a whole period after the start: the worst case of a cluster.
             await asyncio.sleep(self._probes.period)
             await self._free[KubeletStep.CHECK].wait()
-            self._set_ready(await self._checks.is_ready() and self._is_probed())
-            if await self._checks.is_dead() and not self.stopping:
+            self._set_ready(await self.passes() and self._is_probed())
+            if await self.is_dead() and not self.stopping:
                 await self._restart()
+
+    async def passes(self) -> bool:
+        """Return whether all readiness probes of the pod pass."""
+        probes = self._probes
+        if not await self._is_port_ready():
+            return False
+        if probes.exec_readiness and await self._asked("/exec") != 200:
+            return False
+        return not probes.sidecar_readiness or await self._asked("/sidecarReady") == 200
+
+    async def _is_port_ready(self) -> bool:
+        where = self.options.address, self.options.port
+        match self._probes.readiness:
+            case KubeletReadiness.QUEUE_PROXY:
+                return await ask(*where, "/", probe="queue") == 200
+            case KubeletReadiness.HTTP:
+                return 200 <= await ask(*where, self._probes.path) < 400
+            case KubeletReadiness.TCP:
+                try:
+                    await open_and_close(*where, patience=TIMEOUT)
+                except OSError:
+                    return False
+        return True
+
+    async def is_dead(self) -> bool:
+        """Run the liveness probe; return whether it has failed often enough for a restart."""
+        if self._probes.liveness is None:
+            return False
+        is_sidecar = self._probes.liveness is ProbedContainer.SIDECAR
+        lives = await self._asked("/sidecarLive" if is_sidecar else "/live") == 200
+        self._failed = 0 if lives else self._failed + 1
+        if self._failed < self._probes.failure_threshold:
+            return False
+        self._failed = 0
+        return True
+
+    async def _asked(self, path: str) -> int:
+        """Return the status of the pod's admin port, as `ask` does."""
+        return await ask(self.options.address, self.options.admin_port, path)
 
     def _is_probed(self) -> bool:
         if self.stopping and not self._probes.while_terminating:
@@ -339,7 +326,7 @@ class PodProcess:
 
     async def _kill(self, container: ProbedContainer | None) -> None:
         if container is ProbedContainer.APPLICATION:
-            await self._ask_pod("/kill")
+            await self._asked("/kill")
         elif container is ProbedContainer.SIDECAR:
             self._set_ready(False)
         elif self._process is not None:
@@ -349,16 +336,13 @@ class PodProcess:
 
     async def _start(self, container: ProbedContainer | None) -> None:
         if container is ProbedContainer.APPLICATION:
-            await self._ask_pod("/start")
+            await self._asked("/start")
         elif container is ProbedContainer.SIDECAR:
-            await self._ask_pod("/startSidecar")
+            await self._asked("/startSidecar")
         elif self._comes_back is not None:
             self._listening.clear()
             self._comes_back.set()
             await self._listening.wait()
-
-    async def _ask_pod(self, path: str) -> None:
-        await ask(self.options.address, self.options.admin_port, path)
 
 
 async def _end(process: Process, grace: float) -> None:
@@ -402,12 +386,7 @@ class ToyNode:
     """
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        addresses: AddressPool,
-        tasks: TaskGroup,
-        tell: Tell = lambda *args, **details: None,
-        pace: float = 1.0,
+        self, plane: ControlPlane, addresses: AddressPool, tasks: TaskGroup, tell: Tell, pace: float
     ) -> None:
         """
         Arguments:
@@ -492,7 +471,9 @@ class ToyNode:
         status = dict(found.get("status") or {})
         if place is not None:
             status |= {"podIP": place.ip, "podIPs": [{"ip": place.ip}], "phase": "Running"}
-            _set_port(found, place.port)
+            # The number of the port differs where pods share an address.
+            for port in found["spec"]["containers"][0].get("ports") or ():
+                port["containerPort"] = place.port
         status["conditions"] = [{"type": "Ready", "status": "True" if ready else "False"}]
         if status != found.get("status"):
             self._plane.store.put(PODS, {**found, "status": status})
@@ -501,12 +482,6 @@ class ToyNode:
         found = self._plane.store.get(PODS, pod.namespace, pod.name)
         is_same = found is not None and found["metadata"]["uid"] == pod.process.uid
         return found if is_same else None
-
-
-def _set_port(pod: Object, number: int) -> None:
-    """Set the number of a pod's port, which differs where pods share an address."""
-    for port in pod["spec"]["containers"][0].get("ports") or ():
-        port["containerPort"] = number
 
 
 def options_of(pod: Object, place: PodPlace) -> PodOptions:

@@ -51,7 +51,19 @@ def revision(
         uid: the object's uid; a new one if empty.
         h2c: the pods accept HTTP/2.
     """
-    containers = [_user_container(_readiness_probe(exec_readiness, readiness_port), h2c)]
+    probe: Object = {"successThreshold": 1, "tcpSocket": {"port": 0}}
+    if exec_readiness:
+        probe = {"exec": {"command": ["/ready"]}, "periodSeconds": 1}
+    elif readiness_port:
+        probe = {"httpGet": {"path": "/ready", "port": readiness_port}}
+    name_of_port = "h2c" if h2c else "http1"
+    container = {
+        "name": "user-container",
+        "image": "example.com/sample",
+        "ports": [{"name": name_of_port, "containerPort": 8080, "protocol": "TCP"}],
+        "readinessProbe": probe,
+    }
+    containers: list[Object] = [container]
     if sidecar is not None:
         containers.append({"name": "sidecar", "image": "example.com/sidecar", **sidecar})
     labels = {
@@ -75,24 +87,6 @@ def revision(
             "containers": containers,
         },
     }
-
-
-def _user_container(probe: Object, h2c: bool) -> Object:
-    name = "h2c" if h2c else "http1"
-    return {
-        "name": "user-container",
-        "image": "example.com/sample",
-        "ports": [{"name": name, "containerPort": 8080, "protocol": "TCP"}],
-        "readinessProbe": probe,
-    }
-
-
-def _readiness_probe(by_exec: bool, port: int) -> Object:
-    if by_exec:
-        return {"exec": {"command": ["/ready"]}, "periodSeconds": 1}
-    if port:
-        return {"httpGet": {"path": "/ready", "port": port}}
-    return {"successThreshold": 1, "tcpSocket": {"port": 0}}
 
 
 def private_endpoints(

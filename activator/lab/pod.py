@@ -21,18 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from activator.lab.application import Application, Echo, asks_for_websocket, health_response
-from activator.lab.http1 import (
-    TEXT,
-    BadRequest,
-    PodRequest,
-    PodResponse,
-    RequestParser,
-    render_chunk,
-    render_head,
-    text,
-)
-from activator.lab.switchboard import PodCounters, Switches, admin_response
+from activator.lab import application, http1
 
 # The responses that queue-proxy makes itself: to probes, while it drains, and for a full queue.
 #
@@ -47,8 +36,8 @@ QUEUE_PER_SLOT = 10
 ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
-def _error(status: int, body: str) -> PodResponse:
-    return PodResponse(status, body.encode(), headers=ERROR_HEADERS)
+def _error(status: int, body: str) -> http1.PodResponse:
+    return http1.PodResponse(status, body.encode(), headers=ERROR_HEADERS)
 
 
 NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
@@ -58,44 +47,9 @@ QUEUE_FULL = _error(503, "pending request queue full\n")
 DRAINING = _error(503, "shutting down\n")
 
 
-def probe_response(
-    request: PodRequest, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
-) -> PodResponse | None:
-    """Return queue-proxy's response to a probe; None for a request that is no probe.
-
-    Arguments:
-        blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
-            reports ready without a check.
-        polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
-    """
-    probe = request.header("k-network-probe")
-    if probe == "probe":
-        return _ingress_probe_response(request, switches)
-    if not request.header("user-agent").startswith(PROBER_AGENTS):
-        return None
-    if switches.draining:
-        return DRAINING
-    if probe != "queue":
-        return text(400, f"unexpected probe header value: {probe}\n")
-    if not blind and not (switches.ready and switches.running):
-        return PodResponse(503)
-    if polls_sidecar and not switches.sidecar_ready:
-        return PodResponse(503)
-    return text(200, "queue")
-
-
-def _ingress_probe_response(request: PodRequest, switches: Switches) -> PodResponse:
-    if switches.draining:
-        return DRAINING
-    hash_value = request.header("k-network-hash")
-    if not hash_value:
-        return text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
-    return PodResponse(200, headers=(("K-Network-Hash", hash_value),))
-
-
 def traffic_refusal(
     container_concurrency: int, in_flight: int, running: bool
-) -> PodResponse | None:
+) -> http1.PodResponse | None:
     """Return queue-proxy's error response; None if the application gets the request.
 
     Arguments:
@@ -118,7 +72,7 @@ QUIET_PERIOD = 0.5
 DRAIN_TIMEOUT = 60.0
 
 Emit = Callable[..., None]
-Handler = Callable[[PodRequest, asyncio.StreamWriter], Any]
+Handler = Callable[[http1.PodRequest, asyncio.StreamWriter], Any]
 
 
 def _option(default: Any, help: str) -> Any:
@@ -130,11 +84,13 @@ class PodOptions:
     """The options of a pod's command line.
 
     Attributes:
-        admin_port: port of the switchboard on the same address.
+        admin_port: port of the switches on the same address.
         start_after: seconds from process start to listening: image pull and application start.
         quiet_period: seconds without a request before a draining pod stops listening.
         follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
-        polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
+        blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
+            reports ready without a check.
+        polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
         readiness_port: a separate port for the application's readiness probe; None for none.
         plain: the pod has no queue-proxy. The application has the health page ``/healthz``.
     """
@@ -154,16 +110,38 @@ class PodOptions:
     readiness_port: int | None = _option(None, "0: any free one; default: none")
 
 
+def probe_response(
+    request: http1.PodRequest, switches: application.Switches, options: PodOptions
+) -> http1.PodResponse | None:
+    """Return queue-proxy's response to a probe; None for a request that is no probe."""
+    probe = request.header("k-network-probe")
+    if probe != "probe" and not request.header("user-agent").startswith(PROBER_AGENTS):
+        return None
+    if switches.draining:
+        return DRAINING
+    if probe == "probe":  # of an ingress
+        if hash_value := request.header("k-network-hash"):
+            return http1.PodResponse(200, headers=(("K-Network-Hash", hash_value),))
+        return http1.text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
+    if probe != "queue":
+        return http1.text(400, f"unexpected probe header value: {probe}\n")
+    if not options.blind and not (switches.ready and switches.running):
+        return http1.PodResponse(503)
+    if options.polls_sidecar and not switches.sidecar_ready:
+        return http1.PodResponse(503)
+    return http1.text(200, "queue")
+
+
 class Pod:
     """Queue-proxy and application of one pod."""
 
     def __init__(self, options: PodOptions, emit: Emit) -> None:
         self.options = options
-        self.switches = Switches()
-        self._known = Switches()
-        self.counters = PodCounters()
+        self.switches = application.Switches()
+        self._known = application.Switches()
+        self.counters = application.PodCounters()
         self._emit = emit
-        self._application = Application(options.name, self.switches, self.counters)
+        self._application = application.Application(options.name, self.switches, self.counters)
         slots = 0 if options.plain else options.container_concurrency
         self._slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -225,22 +203,29 @@ class Pod:
             self._left.clear()
             await _is_set_within(self._left, left)
 
-    async def _answer_admin(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
+    async def _answer_admin(self, request: http1.PodRequest, writer: asyncio.StreamWriter) -> None:
         if request.path == "/wait-for-drain":
             self.switches.draining = True
-            await _send(writer, request, text(200, "", delay=self.options.quiet_period))
+            await _send(writer, request, http1.text(200, "", delay=self.options.quiet_period))
         else:
-            answer = admin_response(request, self.switches, self.counters)
+            answer = application.admin_response(request, self.switches, self.counters)
             self._note_switches()
             await _send(writer, request, answer)
 
-    async def _answer_readiness(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
+    async def _answer_readiness(
+        self, request: http1.PodRequest, writer: asyncio.StreamWriter
+    ) -> None:
         self.counters.at_readiness_port += 1
         ready = self.switches.ready and self.switches.running
-        await _send(writer, request, text(200 if ready else 503, ""))
+        await _send(writer, request, http1.text(200 if ready else 503, ""))
 
-    async def _answer_traffic(self, request: PodRequest, writer: asyncio.StreamWriter) -> None:
-        probe = self._probe_response(request)
+    async def _answer_traffic(
+        self, request: http1.PodRequest, writer: asyncio.StreamWriter
+    ) -> None:
+        if self.options.plain:
+            probe = application.health_response(request, self.switches)
+        else:
+            probe = probe_response(request, self.switches, self.options)
         if probe is not None:
             self._note_probe(request, probe.status)
             await _send(writer, request, probe)
@@ -260,15 +245,7 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
-    def _probe_response(self, request: PodRequest) -> PodResponse | None:
-        options = self.options
-        if options.plain:
-            return health_response(request, self.switches)
-        return probe_response(
-            request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
-        )
-
-    async def _serve(self, request: PodRequest, writer: asyncio.StreamWriter) -> int:
+    async def _serve(self, request: http1.PodRequest, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
@@ -296,7 +273,7 @@ class Pod:
             self._down.set()
         self._emit("switched", **{name: on for name, on in now.items() if on != before[name]})
 
-    def _note_probe(self, request: PodRequest, status: int) -> None:
+    def _note_probe(self, request: http1.PodRequest, status: int) -> None:
         self.counters.probes += 1
         agent = request.header("user-agent")
         if prober := next(filter(agent.startswith, PROBER_AGENTS), ""):
@@ -314,11 +291,11 @@ async def _converse(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
 ) -> None:
     """Handle the requests of one connection in order, until either side closes it."""
-    parser = RequestParser()
+    parser = http1.RequestParser()
     try:
         while data := await reader.read(READ_BYTES):
             for request in parser.feed(data):
-                if asks_for_websocket(request):
+                if application.asks_for_websocket(request):
                     await _echo(request, parser.leftover(), reader, writer)
                     return
                 await handler(request, writer)
@@ -326,18 +303,21 @@ async def _converse(
                     return
             if parser.wants_continue():
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    except BadRequest as error:
+    except http1.BadRequest as error:
         body = f"{error}\n".encode()
         headers = [("Content-Length", str(len(body))), ("Connection", "close")]
-        writer.write(render_head(error.status, headers) + body)
+        writer.write(http1.render_head(error.status, headers) + body)
     except ConnectionError:
         pass  # the client closed the connection; `finally` clauses have counted its requests
 
 
 async def _echo(
-    request: PodRequest, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    request: http1.PodRequest,
+    data: bytes,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
-    echo = Echo(request)
+    echo = application.Echo(request)
     pieces = echo.receive(data)
     while True:
         for piece in pieces:
@@ -350,20 +330,22 @@ async def _echo(
         pieces = echo.receive(data)
 
 
-async def _send(writer: asyncio.StreamWriter, request: PodRequest, answer: PodResponse) -> None:
+async def _send(
+    writer: asyncio.StreamWriter, request: http1.PodRequest, answer: http1.PodResponse
+) -> None:
     if answer.delay:
         await asyncio.sleep(answer.delay)
     headers = list(answer.headers)
     bodiless = answer.status in (204, 304)
     if not bodiless:
-        headers.append(("Content-Type", answer.content_type or TEXT))
+        headers.append(("Content-Type", answer.content_type or http1.TEXT))
     if answer.pieces:
         headers.append(("Transfer-Encoding", "chunked"))
     elif not bodiless:
         headers.append(("Content-Length", str(len(answer.body))))
     if not request.keep_alive:
         headers.append(("Connection", "close"))
-    head = render_head(answer.status, headers)
+    head = http1.render_head(answer.status, headers)
     if request.method == "HEAD":
         writer.write(head)
     elif answer.pieces:
@@ -374,13 +356,13 @@ async def _send(writer: asyncio.StreamWriter, request: PodRequest, answer: PodRe
     await writer.drain()
 
 
-async def _send_pieces(writer: asyncio.StreamWriter, answer: PodResponse) -> None:
+async def _send_pieces(writer: asyncio.StreamWriter, answer: http1.PodResponse) -> None:
     for number, piece in enumerate(answer.pieces):
         if number:
             await asyncio.sleep(answer.interval)
-        writer.write(render_chunk(piece))
+        writer.write(http1.render_chunk(piece))
         await writer.drain()
-    writer.write(render_chunk(b""))
+    writer.write(http1.render_chunk(b""))
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
@@ -421,12 +403,12 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     """Return the options of the command line; wrong options end the process with status 2."""
     parser = argparse.ArgumentParser(prog="python -m activator.lab.pod", description="A sample pod")
     for each in fields(PodOptions):
-        name, text = f"--{each.name.replace('_', '-')}", each.metadata["help"]
+        name, meaning = f"--{each.name.replace('_', '-')}", each.metadata["help"]
         if each.default is False:
-            parser.add_argument(name, action="store_true", help=text)
+            parser.add_argument(name, action="store_true", help=meaning)
         else:
             kind = int if each.default is None else type(each.default)
-            parser.add_argument(name, type=kind, default=each.default, help=text)
+            parser.add_argument(name, type=kind, default=each.default, help=meaning)
     return PodOptions(**vars(parser.parse_args(arguments)))
 
 

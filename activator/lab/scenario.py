@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from activator.lab.addresses import AddressPool
 from activator.lab.environment import Environment, Overdue, set_up
-from activator.lab.local_activator import DidNotStart
+from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline, TimelineEntry
 
 
@@ -36,6 +37,32 @@ class Scenario:
     knative: str = ""
     kubernetes: str = ""
     is_long: bool = False
+
+
+def scenario(
+    number: int, name: str, *, is_long: bool = False
+) -> Callable[[Callable[[Environment], Awaitable[None]]], Scenario]:
+    """Return a decorator that makes a scenario of its script.
+
+    The first line of the script's docstring is the title. One paragraph begins with ``Here:``, and
+    one with ``Knative:`` or ``Kubernetes:``.
+    """
+
+    def made(script: Callable[[Environment], Awaitable[None]]) -> Scenario:
+        title, *rest = inspect.cleandoc(script.__doc__ or "").split("\n\n")
+        texts = dict(" ".join(each.split()).split(": ", 1) for each in rest)
+        return Scenario(
+            number,
+            name,
+            title.removesuffix("."),
+            texts["Here"],
+            script,
+            texts.get("Knative", ""),
+            texts.get("Kubernetes", ""),
+            is_long,
+        )
+
+    return made
 
 
 class ScenarioOutcome(NamedTuple):

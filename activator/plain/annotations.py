@@ -224,95 +224,6 @@ _SCALE: Final = "scale."
 _ESSENTIAL: Final = ("target", "port", "pods-service")
 
 
-@dataclass(frozen=True, slots=True)
-class Annotations:
-    """What the annotations of a Service ask for.
-
-    Attributes:
-        target: the object that is scaled; None for the one that the selector matches.
-        hosts: hosts of the Service beside its names in the cluster, in lower case.
-        port: name or number of the Service port; empty for the default.
-        container_concurrency: requests that one pod may have at a time; 0 for no limit.
-        timeout, response_start_timeout, idle_timeout: seconds; 0 for no limit.
-        readiness: what makes a pod usable.
-        probe: the activator's probe; None for the one of the container.
-        route: how requests get to the activator.
-        pods_service: with route ``front``: the Service whose selector finds the pods.
-        owner: what scales the workload.
-        scale: the numbers of the autoscaler.
-        policies: which pod gets a request, how many requests a pod gets, and which is next.
-    """
-
-    target: NamedTarget | None = None
-    hosts: tuple[str, ...] = ()
-    port: str = ""
-    container_concurrency: int = 0
-    timeout: float = 300.0
-    response_start_timeout: float = 0.0
-    idle_timeout: float = 0.0
-    readiness: ReadinessPolicy = ReadinessPolicy.AUTO
-    probe: ChosenProbe | None = None
-    route: Route = Route.SHARED
-    pods_service: str = ""
-    owner: Owner = Owner.SELF
-    scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
-    policies: Policies = NO_POLICIES
-
-    @property
-    def is_bypassed(self) -> bool:
-        """Whether clients connect to ready pods, so that the activators see no such request.
-
-        With route ``front`` they do, unless each request needs an activator.
-        """
-        if self.route is not Route.FRONT:
-            return self.route is Route.TAKEOVER
-        return not (self.container_concurrency or self.policies.concern_each)
-
-
-def is_enabled(metadata: Field) -> bool:
-    """Return whether an object opts in.
-
-    Raises:
-        ManifestError: the annotation has another value than ``true`` and ``false``.
-    """
-    field = metadata["annotations"].at(ENABLED)
-    return one_of({"true": True, "false": False, "": False})(field) or False
-
-
-def read(metadata: Field, problems: Problems) -> Annotations:
-    """Return what the annotations of a Service ask for, with a safe default for each wrong value.
-
-    Arguments:
-        metadata: of the Service.
-        problems: gets an error for each wrong value, and for values that contradict each other.
-
-    Raises:
-        ManifestError: the annotations are no object.
-    """
-    annotations = metadata["annotations"]
-    found = {
-        row.attribute: value
-        for name, row in TABLE.items()
-        for field in [annotations.at(PREFIX + name)]
-        if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
-        is not None
-    }
-    scale = {
-        name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
-    }
-    if concurrency := found.get("container_concurrency"):
-        scale.setdefault("target", float(concurrency))
-    least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
-    if 0 < most < least:
-        limit = annotations.at(f"{PREFIX}max-scale")
-        problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
-        del scale["min_scale"], scale["max_scale"]
-    if found.get("route") is Route.UNREADABLE:
-        found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
-    chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
-
-
 # -- the table -------------------------------------------------------------------------------------
 
 
@@ -419,6 +330,98 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
 
 #: The annotations that some module reads.
 KNOWN: Final = (ENABLED, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
+
+
+# -- the record, and its reader --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What the annotations of a Service ask for.
+
+    Attributes:
+        target: the object that is scaled; None for the one that the selector matches.
+        hosts: hosts of the Service beside its names in the cluster, in lower case.
+        port: name or number of the Service port; empty for the default.
+        container_concurrency: requests that one pod may have at a time; 0 for no limit.
+        timeout, response_start_timeout, idle_timeout: seconds; 0 for no limit.
+        readiness: what makes a pod usable.
+        probe: the activator's probe; None for the one of the container.
+        route: how requests get to the activator.
+        pods_service: with route ``front``: the Service whose selector finds the pods.
+        owner: what scales the workload.
+        scale: the numbers of the autoscaler.
+        policies: which pod gets a request, how many requests a pod gets, and which is next.
+    """
+
+    target: NamedTarget | None = None
+    hosts: tuple[str, ...] = ()
+    port: str = ""
+    container_concurrency: int = 0
+    timeout: float = 300.0
+    response_start_timeout: float = 0.0
+    idle_timeout: float = 0.0
+    readiness: ReadinessPolicy = ReadinessPolicy.AUTO
+    probe: ChosenProbe | None = None
+    route: Route = Route.SHARED
+    pods_service: str = ""
+    owner: Owner = Owner.SELF
+    scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
+    policies: Policies = NO_POLICIES
+
+    @property
+    def is_bypassed(self) -> bool:
+        """Whether clients connect to ready pods, so that the activators see no such request.
+
+        With route ``front`` they do, unless each request needs an activator.
+        """
+        if self.route is not Route.FRONT:
+            return self.route is Route.TAKEOVER
+        return not (self.container_concurrency or self.policies.concern_each)
+
+
+def is_enabled(metadata: Field) -> bool:
+    """Return whether an object opts in.
+
+    Raises:
+        ManifestError: the annotation has another value than ``true`` and ``false``.
+    """
+    field = metadata["annotations"].at(ENABLED)
+    return one_of({"true": True, "false": False, "": False})(field) or False
+
+
+def read(metadata: Field, problems: Problems) -> Annotations:
+    """Return what the annotations of a Service ask for, with a safe default for each wrong value.
+
+    Arguments:
+        metadata: of the Service.
+        problems: gets an error for each wrong value, and for values that contradict each other.
+
+    Raises:
+        ManifestError: the annotations are no object.
+    """
+    annotations = metadata["annotations"]
+    found = {
+        row.attribute: value
+        for name, row in TABLE.items()
+        for field in [annotations.at(PREFIX + name)]
+        if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
+        is not None
+    }
+    scale = {
+        name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
+    }
+    if concurrency := found.get("container_concurrency"):
+        scale.setdefault("target", float(concurrency))
+    least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
+    if 0 < most < least:
+        limit = annotations.at(f"{PREFIX}max-scale")
+        problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
+        del scale["min_scale"], scale["max_scale"]
+    if found.get("route") is Route.UNREADABLE:
+        found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
+    chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
+    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
 
 
 def reference() -> str:

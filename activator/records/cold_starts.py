@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
@@ -51,7 +52,7 @@ class ProbeLead:
 
     def passed(self, pod: PodTracker, now: float) -> None:
         """Record that a pod has become healthy; a pod that is not usable has no lead."""
-        if pod.in_use and not pod.ready and not pod.is_service:
+        if not pod.ready and not pod.is_service and pod.in_use:
             self._since.setdefault(pod.config.revision.id, {})[pod] = now
 
     def listed(self, revision: RevisionID, now: float) -> list[tuple[PodTracker, float]]:
@@ -100,16 +101,19 @@ class ColdStartPhase(Enum):
 _PLACE = {phase: place for place, phase in enumerate(ColdStartPhase)}
 
 
+@dataclass(slots=True, eq=False)
 class ColdStart:
     """One cold start.
 
     Attributes:
+        throttler: of its revision; None after its end.
+        counts: counts the revision's cold starts by outcome.
         revision: its revision.
         began: its beginning on the caller's clock; began_at: the same as seconds since 1970.
         seen: the time of each phase's first event. A phase is absent if its event came before the
             cold start, or too late to matter. So the times are in order.
         requests: how many requests have waited for it; open: how many of them have not ended.
-        dest: the pod, or ClusterIP, that responded first; None before.
+        endpoint: the pod, or ClusterIP, that responded first; None before.
         ended: its end; None while it is under way.
         outcome: ``served``, or the outcome of the last waiting request (counters.OUTCOMES).
         leased: the outcome if no request waits but clients are expected back, see ``lease``; empty
@@ -121,41 +125,21 @@ class ColdStart:
             while unknown, or if Kubernetes was first.
     """
 
-    __slots__ = (
-        "_counts",
-        "_throttler",
-        "began",
-        "began_at",
-        "ended",
-        "endpoint",
-        "lead",
-        "leased",
-        "open",
-        "outcome",
-        "requests",
-        "revision",
-        "seen",
-        "successes",
-        "why",
-    )
-
-    def __init__(
-        self, throttler: RevisionThrottler, counts: dict[str, int], now: float, wall: float
-    ) -> None:
-        self.revision = throttler.revision.id
-        self.began = now
-        self.began_at = wall
-        self.seen: dict[ColdStartPhase, float] = {}
-        self.requests = self.open = 0
-        self.endpoint: Endpoint | None = None
-        self.ended: float | None = None
-        self.outcome = ""
-        self.lead: float | None = None
-        self.leased = ""
-        self.why = ""
-        self.successes = 0
-        self._throttler: RevisionThrottler | None = throttler
-        self._counts = counts
+    throttler: RevisionThrottler | None
+    counts: dict[str, int]
+    revision: RevisionID
+    began: float
+    began_at: float
+    seen: dict[ColdStartPhase, float] = field(default_factory=dict)
+    requests: int = 0
+    open: int = 0
+    endpoint: Endpoint | None = None
+    ended: float | None = None
+    outcome: str = ""
+    lead: float | None = None
+    leased: str = ""
+    why: str = ""
+    successes: int = 0
 
     def reached(self, phase: ColdStartPhase, now: float) -> None:
         """Record the event of a phase, unless this phase or a later one has been seen."""
@@ -164,7 +148,7 @@ class ColdStart:
 
     def listed(self, now: float) -> None:
         """Record a new list of Kubernetes, if it has a pod that is new since the beginning."""
-        pods = self._throttler.pods() if self._throttler is not None else ()
+        pods = self.throttler.pods() if self.throttler is not None else ()
         if ColdStartPhase.ADDRESS not in self.seen and any(
             pod.listed_at > self.began for pod in pods
         ):
@@ -192,7 +176,7 @@ class ColdStart:
         A client that leaves sooner than pods usually start proves nothing. The reason costs
         O(pods), and many requests may leave together: so the first and the last one record it.
         """
-        throttler = self._throttler
+        throttler = self.throttler
         if throttler is None or not throttler.queue.awaits_start or (self.why and self.open):
             return
         took = throttler.forecast.starting(now) or now - self.began
@@ -205,8 +189,8 @@ class ColdStart:
         """Record and count the outcome, and release references that nothing needs any more."""
         self.ended = now
         self.outcome = outcome
-        self._throttler = None
-        self._counts[outcome] = self._counts.get(outcome, 0) + 1
+        self.throttler = None
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
 
     def durations(self) -> dict[ColdStartPhase, float]:
         """Return the seconds of each seen phase since the previous seen phase."""
@@ -276,7 +260,8 @@ class ColdStarts:
             return None
         cold_start = self.under_way.get(throttler.revision.id)
         if cold_start is None:
-            cold_start = ColdStart(throttler, counts, now, self._wall())
+            revision = throttler.revision.id
+            cold_start = ColdStart(throttler, counts, revision, now, self._wall())
             self.under_way[cold_start.revision] = cold_start
         cold_start.requests += 1
         cold_start.open += 1
@@ -384,14 +369,14 @@ class ColdStarts:
 
     def _end(self, cold_start: ColdStart, outcome: str, now: float) -> None:
         cold_start.end(outcome, now)
+        if self.under_way.get(cold_start.revision) is cold_start:
+            del self.under_way[cold_start.revision]
+            self._keep(cold_start)
         if outcome == "served":
             durations = cold_start.durations()
             self.seconds.observe(now - cold_start.began)
             for phase, seconds in durations.items():
                 self.phase_seconds[phase].observe(seconds)
-        if self.under_way.get(cold_start.revision) is cold_start:
-            del self.under_way[cold_start.revision]
-            self._keep(cold_start)
         if self._events.listeners:
             self._events.publish(
                 EventKind.COLD_START_FINISHED, cold_start.revision, cold_start.view()

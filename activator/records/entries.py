@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
-from throttler.model import (
-    RevisionID,
-    RevisionKind,
-    ServiceRoute,
-)
+from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
@@ -113,7 +109,7 @@ class Agents:
             and self._now.get(name, 0) + self._before.get(name, 0) >= _FEWEST_REQUESTS
         }
         named = [(name, round(rate)) for name, rate in rates.items() if rate >= _FEWEST_A_MINUTE]
-        return sorted(named, key=_order)
+        return sorted(named, key=lambda each: (-each[1], each[0]))
 
     def _rate(self, name: str, passed: float) -> float:
         """Return the requests a minute over the last window; at first since its begin.
@@ -143,10 +139,6 @@ class Agents:
 
 #: The sample of a revision without requests.
 NO_AGENTS: Final = Agents()
-
-
-def _order(named: tuple[str, int]) -> tuple[int, str]:
-    return (-named[1], named[0])
 
 
 def client_name(user_agent: bytes) -> str:
@@ -525,11 +517,6 @@ class Entries:
     def known(self, revision: RevisionID) -> Entry | None:
         """Return the entry of an existing revision that has had a request; else None."""
         return self._entries.get(revision)
-
-    def failures_of(self, revision: RevisionID) -> Failures:
-        """Return the failed requests of a revision; no failures for an unknown revision."""
-        entry = self.known(revision)
-        return Failures() if entry is None else entry.failures
 
     def remove(self, revision: RevisionID) -> bool:
         """Remove the entry of a deleted revision; return whether it had one."""

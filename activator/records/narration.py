@@ -36,18 +36,12 @@ logger = logging.getLogger(__name__)
 
 #: Seconds in which lines are counted towards the limits.
 WINDOW: Final = 10.0
-#: Lines of one kind in that time, for one revision and for all.
+#: Lines of one kind in that time, for one revision and for all. The kinds are ``pod`` and
+#: ``capacity``: changes of pods must not hide a capacity of 0.
 OF_REVISION: Final = 10
 OF_ALL: Final = 100
 #: Revisions with a summary of their own, at most.
 _SUMMARIES: Final = 10
-
-
-class _Kind(Enum):
-    """The kinds of lines. Each has its own limit: changes of pods must not hide a capacity of 0."""
-
-    POD = "pod"
-    CAPACITY = "capacity"
 
 
 _NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
@@ -115,7 +109,7 @@ class ChangeLog:
             why: what happened, as a sentence without its full stop.
         """
         revision = pod.config.revision.id
-        if not (self.wanted and self._admits(revision, _Kind.POD)):
+        if not (self.wanted and self._admits(revision, "pod")):
             return
         found = verdict(pod)
         follows = _CONSEQUENCES.get(found[:2]) or _BY_DECISION[found.decision]
@@ -128,7 +122,7 @@ class ChangeLog:
                 **identity(revision),
                 "pod": pod.address,
                 "state": pod.state.value,
-                "ready": pod.ready and pod.state not in (PodState.DRAINING, PodState.GONE),
+                "ready": _listed_as_ready(pod),
                 "rule": found.rule.value,
             },
         )
@@ -146,7 +140,7 @@ class ChangeLog:
         now = terms.capacity
         if bool(was) == bool(now) or not self.wanted:
             return
-        if not self._admits(revision.revision.id, _Kind.CAPACITY):
+        if not self._admits(revision.revision.id, "capacity"):
             return
         extra: dict[str, Any] = identity(revision.revision.id)
         extra |= {"capacity": now if now != MAX_CAPACITY else None}
@@ -172,7 +166,7 @@ class ChangeLog:
 
     # -- limits ---------------------------------------------------------------------------------
 
-    def _admits(self, revision: RevisionID, kind: _Kind) -> bool:
+    def _admits(self, revision: RevisionID, kind: str) -> bool:
         """Count a line; return whether it is within the limits."""
         now = self._clock()
         if now >= self._ends:
@@ -371,10 +365,9 @@ class Narration:
         def reason(changed: PodTracker, _: _Look | None) -> str:
             return why if changed is pod else of_others
 
-        def find() -> RevisionThrottler | None:
-            return self._throttler.of(pod.config)
-
-        return self._compared(find, reason, lambda _: of_others, (pod,))
+        return self._compared(
+            lambda: self._throttler.of(pod.config), reason, lambda _: of_others, (pod,)
+        )
 
     def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
         """Report the changes of a decision about one revision, which it may add."""
@@ -438,15 +431,12 @@ class Narration:
                 self._report_pod(pod, was[0].value if was else None, why(pod, was))
         if before.capacity != after.capacity:
             self._log.capacity(revision, before.capacity, why_capacity(revision))
-            self._publish(
-                EventKind.CAPACITY_CHANGED,
-                revision,
-                {
-                    "was": _bounded(before.capacity),
-                    "capacity": _bounded(after.capacity),
-                    "inFlight": revision.in_flight,
-                },
-            )
+            what = {
+                "was": _bounded(before.capacity),
+                "capacity": _bounded(after.capacity),
+                "inFlight": revision.in_flight,
+            }
+            self._events.publish(EventKind.CAPACITY_CHANGED, revision.revision.id, what)
 
     def _report_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
         self._log.pod(pod, why)
@@ -478,7 +468,7 @@ class Narration:
         queues[revision] = _Queue(since, breaker.waiting)
         reason, detail = self._why(revision)
         what = {"reason": reason.value, "detail": detail or None, "waiting": breaker.waiting}
-        self._publish(EventKind.QUEUE_BEGAN, revision, what)
+        self._events.publish(EventKind.QUEUE_BEGAN, revision.revision.id, what)
 
     def left(self, revision: RevisionThrottler) -> None:
         """Report the end of a queue, if it is empty now; called after requests may have left it."""
@@ -487,7 +477,7 @@ class Narration:
         if (queue := self._known_queues().pop(revision, None)) is not None:
             seconds = round(max(0.0, self._clock() - queue.since), 6)
             what = {"seconds": seconds, "waited": queue.waits}
-            self._publish(EventKind.QUEUE_ENDED, revision, what)
+            self._events.publish(EventKind.QUEUE_ENDED, revision.revision.id, what)
 
     def gone(self, pods: Iterable[PodTracker]) -> None:
         """Report pods that the throttler has removed."""
@@ -515,9 +505,6 @@ class Narration:
             self._session = self._events.session
             self._queues.clear()
         return self._queues
-
-    def _publish(self, kind: EventKind, revision: RevisionThrottler, what: dict[str, Any]) -> None:
-        self._events.publish(kind, revision.revision.id, what)
 
 
 def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None = None) -> _Seen:

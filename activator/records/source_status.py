@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from throttler.model import RevisionKind
 
@@ -128,3 +128,7 @@ class SourceStatus:
     def watched(self) -> Mapping[str, KindStatus]:
         """The kinds that are watched."""
         return {name: each for name, each in self.kinds.items() if each.watch is not None}
+
+
+#: Before the source exists.
+NO_SOURCE: Final = SourceStatus("", "", {})

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 
 #: Seconds whose largest load is published: KEDA and HPAs read every 15 to 30 s, and a burst between
 #: two reads must count.
@@ -58,14 +58,14 @@ class Board(Part):
     def __init__(self, loads: Loads, clock: Callable[[], float]) -> None:
         self._loads = loads
         self._clock = clock
-        self._states: dict[Name, _State] = {}
-        self._waiting: dict[Name, asyncio.Event] = {}
+        self._states: dict[ServiceName, _State] = {}
+        self._waiting: dict[ServiceName, asyncio.Event] = {}
         self.is_open = False
 
     def start(self, now: float) -> None:
         self.is_open = True
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         if decided.plan is not None:
             target = decided.facts.service.asks.scale.target
             self.publish(name, active=decided.plan.active, target=target)
@@ -76,7 +76,7 @@ class Board(Part):
         for name in list(self._waiting):
             self._notify(name)
 
-    def publish(self, name: Name, *, active: bool, target: float) -> None:
+    def publish(self, name: ServiceName, *, active: bool, target: float) -> None:
         """Publish the state of a Service, before the request for replicas that belongs to it.
 
         Arguments:
@@ -88,30 +88,30 @@ class Board(Part):
         if before is None or before.active != active:
             self._notify(name)
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         self._states.pop(name, None)
         self._notify(name)
 
-    def workload(self, service: Name) -> Published | None:
+    def workload(self, service: ServiceName) -> Published | None:
         """Return the state of a Service; None for a Service that does not opt in."""
         state = self._states.get(service)
         if state is None:
             return None
         return Published(state.active, self._loads.peak(service, self._clock(), PEAK), state.target)
 
-    def of_namespace(self, namespace: str) -> Iterator[tuple[Name, Published]]:
+    def of_namespace(self, namespace: str) -> Iterator[tuple[ServiceName, Published]]:
         """Yield the states of a namespace's Services, by name."""
         for name in sorted(name for name in self._states if name.namespace == namespace):
             workload = self.workload(name)
             assert workload is not None
             yield name, workload
 
-    async def differs(self, service: Name, active: bool) -> None:
+    async def differs(self, service: ServiceName, active: bool) -> None:
         """Return as soon as a Service is gone, or ``active`` of it differs from the argument."""
         while (state := self._states.get(service)) is not None and state.active == active:
             await self._waiting.setdefault(service, asyncio.Event()).wait()
 
-    def _notify(self, name: Name) -> None:
+    def _notify(self, name: ServiceName) -> None:
         event = self._waiting.pop(name, None)
         if event is not None:
             event.set()

@@ -195,11 +195,6 @@ class LeasePlace(NamedTuple):
     pod: str
 
 
-def new_identity(pod: str) -> str:
-    """Return an identity that no other process has."""
-    return f"{pod}{_SEPARATOR}{random.getrandbits(48):012x}"
-
-
 class Candidate:
     """One process in the election.
 
@@ -207,9 +202,7 @@ class Candidate:
         api: sends the requests, over connections of its own: a queue of other requests must not
             delay a renewal.
         place: the Lease and the pod.
-        identity: unique among all processes; begins with the pod's name.
         on_change: called with whether this process leads, after each change.
-        clock: returns the time of day.
 
     Attributes:
         error: why the last attempt failed; empty if it did not.
@@ -217,18 +210,12 @@ class Candidate:
     """
 
     def __init__(
-        self,
-        api: ApiServer,
-        place: LeasePlace,
-        identity: str,
-        on_change: Callable[[bool], object],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, api: ApiServer, place: LeasePlace, on_change: Callable[[bool], object]
     ) -> None:
         self._api = api
         self._place = place
-        self._election = Election(identity)
+        self._election = Election(f"{place.pod}{_SEPARATOR}{random.getrandbits(48):012x}")
         self._on_change = on_change
-        self._clock = clock
         self._lost: asyncio.TimerHandle | None = None
         self._has_read = False
         # The pods that have, or may have, the label: True means that it must be set.
@@ -268,7 +255,9 @@ class Candidate:
     async def _release_lease(self) -> None:
         place = self._place
         for _ in range(2):
-            body = self._election.body(place.namespace, place.lease, self._clock(), releases=True)
+            body = self._election.body(
+                place.namespace, place.lease, datetime.now(UTC), releases=True
+            )
             response = await self._send("PUT", self._path(place.lease), body)
             if response is not None and response.is_ok:
                 logger.info("lease %s: released", place.lease)
@@ -310,14 +299,13 @@ class Candidate:
     async def _take(self, action: LeaseAction) -> None:
         before, sent = self._election.holder, _now()
         place = self._place
-        body = self._election.body(place.namespace, place.lease, self._clock())
-        if action is LeaseAction.CREATE:
-            response = await self._send("POST", self._path(), body)
-        else:
-            response = await self._send("PUT", self._path(place.lease), body)
+        body = self._election.body(place.namespace, place.lease, datetime.now(UTC))
+        creates = action is LeaseAction.CREATE
+        path = self._path("" if creates else place.lease)
+        response = await self._send("POST" if creates else "PUT", path, body)
         if response is None:
             return
-        if response.status == 409 or (response.status == 404 and action is not LeaseAction.CREATE):
+        if response.status == 409 or (response.status == 404 and not creates):
             await self._read()  # another process was faster, or a person deleted the Lease
         elif (found := self._parsed(response)) is not None:
             self._election.written(found, sent)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, NamedTuple, final
@@ -28,7 +29,7 @@ from activator.scale.cluster.api import KeyedWriter, Start, micro_time
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,6 @@ class Notice(NamedTuple):
 
     reason: str
     note: str
-    is_warning: bool = True
 
 
 class EventWrite(NamedTuple):
@@ -84,28 +84,25 @@ class EventWrite(NamedTuple):
     reason: str
 
 
+@dataclass(slots=True)
 class _Written:
     """The last Event of one reason."""
 
-    __slots__ = ("at", "count", "is_present", "name", "notice")
-
-    def __init__(self, notice: Notice, name: str, at: float) -> None:
-        self.notice = notice
-        self.name = name
-        self.at = at
-        self.count = 1
-        self.is_present = True
+    notice: Notice
+    name: str
+    at: float
+    count: int = 1
+    is_present: bool = True
 
 
+@dataclass(slots=True)
 class _Page:
     """The Events of one Service, and how many more it may have."""
 
-    __slots__ = ("at", "tokens", "written")
-
-    def __init__(self, now: float) -> None:
-        self.tokens = float(BURST)
-        self.at = now
-        self.written: dict[str, _Written] = {}
+    subject: Subject
+    at: float
+    tokens: float = BURST
+    written: dict[str, _Written] = field(default_factory=dict)
 
     def take(self, now: float) -> bool:
         """Return whether one more Event may be written."""
@@ -127,7 +124,7 @@ class EventBook:
 
     def __init__(self, instance: str) -> None:
         self._instance = instance[:_MOST_INSTANCE] or "unknown"
-        self._pages: dict[Subject, _Page] = {}
+        self._pages: dict[tuple[str, str], _Page] = {}
         self._numbers = count(1)
 
     def report(
@@ -140,26 +137,27 @@ class EventBook:
             now: seconds, monotonic.
             wall: the time of day.
         """
-        page = self._pages.get(subject)
+        page = self._pages.get(subject[:2])
         present = _by_reason(notices)
-        if page is None:
+        if page is None or page.subject != subject:
             if not present:
+                self.remove(subject[:2])
                 return []
-            page = self._pages[subject] = _Page(now)
+            page = self._pages[subject[:2]] = _Page(subject, now)
         for reason, written in page.written.items():
             written.is_present = reason in present
-        writes = (self._write(subject, page, each, now, wall) for each in present.values())
+        writes = (self._write(page, each, now, wall) for each in present.values())
         return [write for write in writes if write is not None]
 
     def repeats(self, now: float, wall: datetime) -> list[EventWrite]:
         """Return the Events to repeat; call it every minute or so."""
         writes: list[EventWrite] = []
-        for subject, page in list(self._pages.items()):
+        for service, page in list(self._pages.items()):
             present = [each.notice for each in page.written.values() if each.is_present]
             if present:
-                writes += self.report(subject, present, now, wall)
+                writes += self.report(page.subject, present, now, wall)
             elif all(now - each.at >= REPEAT for each in page.written.values()):
-                del self._pages[subject]
+                del self._pages[service]
         return writes
 
     def lost(self, write: EventWrite, *, again: bool) -> None:
@@ -168,24 +166,28 @@ class EventBook:
         Arguments:
             again: whether to write it with the next repeats.
         """
-        page = self._pages.get(write.subject)
-        written = page.written.get(write.reason) if page is not None else None
-        if written is not None:
+        page = self._pages.get(write.subject[:2])
+        if page is None or page.subject != write.subject:
+            return
+        if (written := page.written.get(write.reason)) is not None:
             written.name = ""
             if again:
                 written.at = float("-inf")
 
-    def remove(self, subject: Subject) -> None:
-        """Remove a deleted Service."""
-        self._pages.pop(subject, None)
+    def remove(self, service: tuple[str, str]) -> None:
+        """Remove a deleted Service; Kubernetes deletes its Events with time."""
+        self._pages.pop(service, None)
+
+    def clear(self) -> None:
+        """Remove all Services."""
+        self._pages.clear()
 
     def __len__(self) -> int:
         """Return how many Services have Events, or had some within ``REPEAT`` seconds."""
         return len(self._pages)
 
-    def _write(
-        self, subject: Subject, page: _Page, notice: Notice, now: float, wall: datetime
-    ) -> EventWrite | None:
+    def _write(self, page: _Page, notice: Notice, now: float, wall: datetime) -> EventWrite | None:
+        subject = page.subject
         before = page.written.get(notice.reason)
         if before is not None and before.notice == notice and now - before.at < REPEAT:
             return None
@@ -219,14 +221,8 @@ class EventBook:
             "reportingInstance": self._instance,
             "action": "Scale",
             "reason": notice.reason,
-            "type": "Warning" if notice.is_warning else "Normal",
-            "regarding": {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "namespace": subject.namespace,
-                "name": subject.name,
-                "uid": subject.uid,
-            },
+            "type": "Warning",
+            "regarding": {"apiVersion": "v1", "kind": "Service", **subject._asdict()},
             "note": shortened(notice.note),
         }
 
@@ -249,31 +245,22 @@ def shortened(note: str) -> str:
     return data[: MOST_NOTE - 3].decode(errors="ignore") + "..."
 
 
-class EventWriter:
-    """Writes Events.
+@final
+class EventsPart(Part):
+    """Writes Events on Services: what a user must know, and cannot see elsewhere.
 
     Arguments:
         api: sends the requests.
         start: starts a coroutine as a task.
         instance: the name of this pod.
-        clock: seconds, monotonic.
-        wall: the time of day.
 
     Attributes:
         written, failed, dropped: counts of Events.
     """
 
-    def __init__(
-        self,
-        api: ApiServer,
-        start: Start,
-        instance: str,
-        clock: Callable[[], float],
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, api: ApiServer, start: Start, instance: str) -> None:
         self._api = api
-        self._clock = clock
-        self._wall = wall
+        self._clock = asyncio.get_running_loop().time
         self._book = EventBook(instance)
         self._writer = KeyedWriter[tuple[str, str], EventWrite](
             start, self._carry_out, MOST_REQUESTS
@@ -281,22 +268,25 @@ class EventWriter:
         self._timer: asyncio.TimerHandle | None = None
         self.written = self.failed = self.dropped = 0
 
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
+        self.report(Subject(*name, decided.facts.service.uid), _notices(decided))
+
     def report(self, subject: Subject, notices: Iterable[Notice]) -> None:
         """Write what is new about a Service.
 
         Arguments:
             notices: all that are present; a reason that is missing has ended.
         """
-        self._add(self._book.report(subject, notices, self._clock(), self._wall()))
-        if self._timer is None:
+        self._add(self._book.report(subject, notices, self._clock(), datetime.now(UTC)))
+        if self._timer is None and len(self._book):
             self._set_timer()
 
-    def remove(self, subject: Subject) -> None:
-        """Remove a deleted Service; Kubernetes deletes its Events with time."""
-        self._book.remove(subject)
+    def leave(self, name: ServiceName, now: float) -> None:
+        self._book.remove(name)
 
-    def close(self) -> None:
-        """Repeat nothing more, and write nothing that still waits."""
+    def stop(self, now: float) -> None:
+        """Repeat nothing more, and write nothing that still waits: the next leader reports."""
+        self._book.clear()
         self._writer.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -307,7 +297,7 @@ class EventWriter:
 
     def _repeat(self) -> None:
         self._set_timer()
-        self._add(self._book.repeats(self._clock(), self._wall()))
+        self._add(self._book.repeats(self._clock(), datetime.now(UTC)))
 
     def _add(self, writes: list[EventWrite]) -> None:
         for write in writes:
@@ -344,38 +334,9 @@ class EventWriter:
         )
 
 
-@final
-class EventsPart(Part):
-    """Writes Events on Services: what a user must know, and cannot see elsewhere."""
-
-    def __init__(self, context: PartContext) -> None:
-        self._events = EventWriter(
-            context.api, context.start, context.settings.pod_name, context.clock
-        )
-        self._subjects: dict[Name, Subject] = {}
-
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
-        notices = _notices(decided)
-        known = self._subjects.get(name)
-        if known is None and not notices:
-            return
-        subject = Subject(*name, decided.facts.service.uid)
-        if known is not None and known != subject:
-            self.leave(name, now)
-        self._subjects[name] = subject
-        self._events.report(subject, notices)
-
-    def leave(self, name: Name, now: float) -> None:
-        subject = self._subjects.pop(name, None)
-        if subject is not None:
-            self._events.remove(subject)
-
-    def stop(self, now: float) -> None:
-        """Write nothing more: the next leader reports."""
-        for subject in self._subjects.values():
-            self._events.remove(subject)
-        self._subjects.clear()
-        self._events.close()
+def make(context: PartContext) -> EventsPart:
+    """Return the part that writes Events."""
+    return EventsPart(context.api, context.start, context.settings.pod_name)
 
 
 def _notices(decided: Decided) -> Sequence[Notice]:

@@ -14,6 +14,8 @@ COLD_START_BOUNDS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5
 
 _G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 
+# One row is one block; the formatter would put each value on a line of its own.
+# fmt: off
 LEADER: Final = Family(
     "activator_scale_leader", _G, (), "1 on the scaler that leads, 0 on the others."
 )
@@ -27,9 +29,7 @@ REPLICAS: Final = Family(
     "activator_scale_replicas", _G, SERVICE, "Replicas that the Service's workload asks for."
 )
 WANTED: Final = Family(
-    "activator_scale_wanted_replicas",
-    _G,
-    SERVICE,
+    "activator_scale_wanted_replicas", _G, SERVICE,
     "Replicas that the rules want, also while something holds the change; those of the workload "
     "where another owner decides.",
 )
@@ -37,15 +37,11 @@ READY: Final = Family(
     "activator_scale_ready_pods", _G, SERVICE, "Pods of the Service that Kubernetes lists as ready."
 )
 LOAD: Final = Family(
-    "activator_scale_load",
-    _G,
-    SERVICE,
+    "activator_scale_load", _G, SERVICE,
     "Requests of the Service that are in flight or queued, over all activators.",
 )
 PROBLEM: Final = Family(
-    "activator_scale_problem",
-    _G,
-    (*SERVICE, "reason"),
+    "activator_scale_problem", _G, (*SERVICE, "reason"),
     "1 for each reason why a Service is not scaled as its load or its annotations ask for.",
 )
 CHANGES: Final = Family(
@@ -55,37 +51,27 @@ FAILURES: Final = Family(
     "activator_scale_failures_total", _C, ("reason",), "Failed changes of replicas, by the reason."
 )
 COLD_STARTS: Final = Family(
-    "activator_scale_cold_start_seconds",
-    _H,
-    (),
+    "activator_scale_cold_start_seconds", _H, (),
     "Time from the first report of a waiting request until the API server has set the replicas.",
     COLD_START_BOUNDS,
 )
 TICKS: Final = Family(
-    "activator_scale_tick_seconds",
-    _H,
-    (),
-    "CPU time in which the scaler decides about all Services.",
-    TICK_BOUNDS,
+    "activator_scale_tick_seconds", _H, (),
+    "CPU time in which the scaler decides about all Services.", TICK_BOUNDS,
 )
 GARBLED: Final = Family(
-    "activator_scale_garbled_reports_total",
-    _C,
-    (),
+    "activator_scale_garbled_reports_total", _C, (),
     "Frames on the port of the activators that cannot be decoded as reports.",
 )
 WATCH_AGE: Final = Family(
-    "activator_scale_watch_age_seconds",
-    _G,
-    ("kind",),
+    "activator_scale_watch_age_seconds", _G, ("kind",),
     "Time since the last sign of life of the API server's watch, by the kind of objects.",
 )
 REJECTED: Final = Family(
-    "activator_scale_rejected_objects",
-    _G,
-    ("kind",),
+    "activator_scale_rejected_objects", _G, ("kind",),
     "Objects that cannot be used; the last good state of each stays in force.",
 )
+# fmt: on
 
 FAMILIES: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Family))
 

@@ -16,7 +16,7 @@ from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import ScaleTarget
 
 HPA: Final = "HorizontalPodAutoscaler"
@@ -222,7 +222,7 @@ class WorkloadOwners:
             found += _about_keda(objects, hpas, target, service)
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
-        if bypass and owner in (Owner.KEDA, Owner.HPA):
+        if bypass and owner in _KINDS:
             mine: Sequence[_Hpa | _ScaledObject] = objects if owner is Owner.KEDA else hpas
             found += [_load_unseen(each, bypass) for each in mine[:1] if not each.measures]
         return found
@@ -450,8 +450,8 @@ class OwnersPart(Part):
 
     def __init__(self, context: PartContext) -> None:
         self._context = context
-        self._targets: dict[Name, TargetRef] = {}
-        self._names = Index[TargetRef, Name]()
+        self._targets: dict[ServiceName, TargetRef] = {}
+        self._names = Index[TargetRef, ServiceName]()
         self._owners = WorkloadOwners(self._decide_again, context.missing_rule)
         self._flapping = Flapping(self._is_active, context.clock, self._decide_again)
         self.views = {
@@ -461,16 +461,16 @@ class OwnersPart(Part):
             "StatefulSet": self._flapping,
         }
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         ref = self._targets.pop(name, None)
         if ref is not None:
             self._names.discard(ref, name)
 
     def stop(self, now: float) -> None:
         self._targets.clear()
-        self._names = Index[TargetRef, Name]()
+        self._names = Index[TargetRef, ServiceName]()
 
-    def complete(self, name: Name, facts: Facts) -> Facts:
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
         target = facts.target
         ref = scaled(target) if target is not None else None
         if self._targets.get(name) != ref:
@@ -487,16 +487,16 @@ class OwnersPart(Part):
             lease=max(facts.lease, self._owners.lease(owner, target)),
         )
 
-    def findings(self, name: Name) -> Iterable[Finding]:
+    def findings(self, name: ServiceName) -> Iterable[Finding]:
         record = self._context.record(name)
         return self._about(name, record.facts) if record is not None else ()
 
-    def _about(self, name: Name, facts: Facts) -> Iterator[Finding]:
+    def _about(self, name: ServiceName, facts: Facts) -> Iterator[Finding]:
         """Yield the findings about a Service; none about one without a workload."""
         if (target := facts.target) is None:
             return
         asks = facts.service.asks
-        bypass = asks.route if asks.is_bypassed else None
+        bypass = asks.route if asks.owner in _KINDS and asks.is_bypassed else None
         yield from self._owners.findings(asks.owner, target, name.name, bypass)
         if (found := self._flapping.finding(scaled(target))) is not None:
             yield found

@@ -6,16 +6,16 @@ A part acts on decisions, or knows other components. The parts do not know each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 from activator.discovery.api_server import ApiServer
 from activator.scale.cluster.api import Start
 from activator.scale.cluster.watch import KindView
 from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.reasons import Finding
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.settings import ScaleSettings
 from activator.scale.workloads.services import EnabledServices
 
@@ -39,11 +39,11 @@ class PartContext(NamedTuple):
     api: ApiServer
     services: EnabledServices
     loads: Loads
-    record: Callable[[Name], Record | None]
+    record: Callable[[ServiceName], Record | None]
     start: Start
     clock: Callable[[], float]
     is_leader: Callable[[], bool]
-    changed: Callable[[Iterable[Name]], None]
+    changed: Callable[[Iterable[ServiceName]], None]
     missing_rule: Callable[[str], str]
 
 
@@ -58,14 +58,14 @@ class Part:
 
     # -- effects of decisions; a call must not block -----------------------------------------------
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         """Carry out a decision. The engine calls it when anything but the load differs.
 
         Arguments:
             now: seconds, monotonic, on the loop's clock.
         """
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         """Record that a Service is deleted, or no longer opts in."""
 
     def start(self, now: float) -> None:
@@ -76,16 +76,16 @@ class Part:
 
     # -- what other components do -----------------------------------------------------------------
 
-    def complete(self, name: Name, facts: Facts) -> Facts:
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
         """Return the facts about a Service, completed by this part."""
         found = tuple(self.findings(name))
         return facts._replace(findings=facts.findings + found) if found else facts
 
-    def slice_since(self, name: Name, now: float) -> float | None:
+    def slice_since(self, name: ServiceName, now: float) -> float | None:
         """Return since when the activators are endpoints of a Service; None if they are not."""
         return None
 
-    def findings(self, name: Name) -> Iterable[Finding]:
+    def findings(self, name: ServiceName) -> Iterable[Finding]:
         """Return what a user must know of a Service, for the API and Events."""
         return ()
 
@@ -99,57 +99,10 @@ class Part:
         return nullcontext({})
 
 
-@final
-class Parts:
-    """All parts, as the engine uses them."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-
-    def views(self, services: EnabledServices) -> Mapping[str, Sequence[KindView]]:
-        """Return the views of each kind; the views of the Services come first."""
-        found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.views().items()}
-        for part in self._parts:
-            for kind, view in part.views.items():
-                found.setdefault(kind, []).append(view)
-        return found
-
-    def complete(self, name: Name, facts: Facts) -> Facts:
-        """Return the facts about a Service, completed by the parts."""
-        for part in self._parts:
-            facts = part.complete(name, facts)
-        return facts
-
-    def findings(self, name: Name) -> Sequence[Finding]:
-        """Return what a user must know of a Service."""
-        return [finding for part in self._parts for finding in part.findings(name)]
-
-    def slice_since(self, name: Name, now: float) -> float | None:
-        """Return since when the activators are endpoints of a Service; None if they are not."""
-        for part in self._parts:
-            if (since := part.slice_since(name, now)) is not None:
-                return since
-        return None
-
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
-        """Pass a decision to the parts, in their order."""
-        for part in self._parts:
-            part.carry_out(name, decided, now)
-
-    def leave(self, name: Name, now: float) -> None:
-        """Tell the parts that a Service does not opt in any more."""
-        for part in self._parts:
-            part.leave(name, now)
-
-    def start(self, now: float) -> None:
-        """Tell the parts that this process leads."""
-        for part in self._parts:
-            part.start(now)
-
-    def stop(self, now: float) -> None:
-        """Tell the parts that this process leads no more."""
-        for part in self._parts:
-            part.stop(now)
-
-    def __iter__(self) -> Iterator[Part]:
-        return iter(self._parts)
+def views(services: EnabledServices, parts: Iterable[Part]) -> Mapping[str, Sequence[KindView]]:
+    """Return the views of each kind; the views of the Services come first."""
+    found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.views().items()}
+    for part in parts:
+        for kind, view in part.views.items():
+            found.setdefault(kind, []).append(view)
+    return found

@@ -63,127 +63,90 @@ class ScaleReason(StrEnum):
         reason.sentence, reason.effect = sentence, effect
         return reason
 
+    # One row is one block; the formatter would put each value on a line of its own.
+    # fmt: off
     SERVICE_REFUSED = (
-        "service-refused",
-        "Correct the Service, or remove activator.dev/enabled.",
-        _DESCRIBE,
-        "the Service cannot be buffered",
-        _ASLEEP | _LASTING,
+        "service-refused", "Correct the Service, or remove activator.dev/enabled.", _DESCRIBE,
+        "the Service cannot be buffered", _ASLEEP | _LASTING,
     )
     REPLICAS_UNKNOWN = (
-        "replicas-unknown",
-        "This ends within seconds.",
-        "",
-        "the scaler has not read the replicas of the workload yet",
-        _QUIET,
+        "replicas-unknown", "This ends within seconds.", "",
+        "the scaler has not read the replicas of the workload yet", _QUIET,
     )
     NO_SCALABLE_TARGET = (
         "no-scalable-target",
         "Create the workload, or name another object in activator.dev/target.",
         f"kubectl -n {{namespace}} get deployments,statefulsets --show-labels\n"
         f"{_ANNOTATE}target=deployment/NAME",
-        "the Service has no workload that can be scaled",
-        _ASLEEP | _LASTING,
+        "the Service has no workload that can be scaled", _ASLEEP | _LASTING,
     )
     SEVERAL_TARGETS = (
-        "several-targets",
-        "Name one workload in activator.dev/target.",
-        f"{_ANNOTATE}target=deployment/NAME",
-        "the Service's selector matches several workloads",
+        "several-targets", "Name one workload in activator.dev/target.",
+        f"{_ANNOTATE}target=deployment/NAME", "the Service's selector matches several workloads",
         _ASLEEP | _LASTING,
     )
     UNKNOWN_TARGET_KIND = (
-        "unknown-target-kind",
-        "Correct activator.dev/target: GROUP/VERSION/KIND/NAME.",
-        "kubectl api-resources",
-        "the kind of the target is unknown",
-        _ASLEEP | _LASTING,
+        "unknown-target-kind", "Correct activator.dev/target: GROUP/VERSION/KIND/NAME.",
+        "kubectl api-resources", "the kind of the target is unknown", _ASLEEP | _LASTING,
     )
     CONFLICT = (
         "conflict",
         "Find the component that changes the workload: the last field manager of spec.replicas.",
         "kubectl -n {namespace} get deployment NAME -o yaml --show-managed-fields",
-        "other components change the workload again and again",
-        _ASLEEP | _LASTING,
+        "other components change the workload again and again", _ASLEEP | _LASTING,
     )
     SCALE_FORBIDDEN = (
-        "scale-forbidden",
-        "Add the missing rule, which the Event shows, to the role.",
-        _DESCRIBE,
-        "the scaler's role lacks a rule",
-        _ASLEEP | _LASTING,
+        "scale-forbidden", "Add the missing rule, which the Event shows, to the role.", _DESCRIBE,
+        "the scaler's role lacks a rule", _ASLEEP | _LASTING,
     )
     SCALE_TARGET_MISSING = (
-        "scale-target-missing",
-        "Create the workload. Its kind needs a scale subresource.",
+        "scale-target-missing", "Create the workload. Its kind needs a scale subresource.",
         "kubectl -n {namespace} get deployments,statefulsets",
-        "the workload does not exist, or has no scale subresource",
-        _ASLEEP | _LASTING,
+        "the workload does not exist, or has no scale subresource", _ASLEEP | _LASTING,
     )
     SCALE_REFUSED = (
-        "scale-refused",
-        "Correct what refuses the number of replicas: often an admission webhook.",
-        _DESCRIBE,
-        "the API server refuses the number of replicas",
-        _ASLEEP | _LASTING,
+        "scale-refused", "Correct what refuses the number of replicas: often an admission webhook.",
+        _DESCRIBE, "the API server refuses the number of replicas", _ASLEEP | _LASTING,
     )
     API_SERVER_UNAVAILABLE = (
-        "api-server-unavailable",
-        "The scaler tries again until the API server responds.",
-        _LEADER_LOG,
-        "the API server does not respond, or responds with an error",
-        _ASLEEP,
+        "api-server-unavailable", "The scaler tries again until the API server responds.",
+        _LEADER_LOG, "the API server does not respond, or responds with an error", _ASLEEP,
     )
     TWO_OWNERS = (
         "two-owners",
         "Delete the HPA or ScaledObject, or name it in activator.dev/owner. Of two Services "
         "with one workload, only the older one should have activator.dev/enabled.",
         f"{_OTHERS}\n{_ANNOTATE}owner=hpa",
-        "another component, or an older Service, scales the same workload",
-        _LASTING,
+        "another component, or an older Service, scales the same workload", _LASTING,
     )
     ACTIVATORS_UNREACHABLE = (
         "activators-unreachable",
-        "This ends 30 s after all activators report. Check that they run.",
-        _ACTIVATORS,
+        "This ends 30 s after all activators report. Check that they run.", _ACTIVATORS,
         "no activator reports, or one was just lost: no replica is removed",
     )
     STALE_STATE = (
-        "stale-state",
-        "This ends when the watch of the API server works again.",
-        _LEADER_LOG,
+        "stale-state", "This ends when the watch of the API server works again.", _LEADER_LOG,
         "the watch of the API server fails, so no replica is removed",
     )
     NEW_LEADER = (
-        "new-leader",
-        "This ends 60 s after this scaler began to lead.",
-        "",
-        "this scaler has led for less than 60 s, so no replica is removed",
-        _QUIET,
+        "new-leader", "This ends 60 s after this scaler began to lead.", "",
+        "this scaler has led for less than 60 s, so no replica is removed", _QUIET,
     )
     TAKEOVER_NOT_IN_PLACE = (
         "takeover-not-in-place",
         "This ends when the takeover slice lists an activator. Check that activators are ready.",
-        _ACTIVATORS,
-        "no activator is an endpoint of the Service yet, so the last pod stays",
+        _ACTIVATORS, "no activator is an endpoint of the Service yet, so the last pod stays",
     )
     TAKING_OVER = (
-        "taking-over",
-        "This ends after at most 60 s.",
-        "",
-        "the activators take over before the last pod goes",
-        _QUIET,
+        "taking-over", "This ends after at most 60 s.", "",
+        "the activators take over before the last pod goes", _QUIET,
     )
     WAITING_TO_RETRY = (
-        "waiting-to-retry",
-        "The scaler sends the next request within 2 s.",
-        "",
-        "the last request for replicas was less than 2 s ago",
-        _QUIET,
+        "waiting-to-retry", "The scaler sends the next request within 2 s.", "",
+        "the last request for replicas was less than 2 s ago", _QUIET,
     )
     PORTS_EXHAUSTED = (
-        "ports-exhausted",
-        "Widen --takeover-ports, or use route shared.",
+        "ports-exhausted", "Widen --takeover-ports, or use route shared.",
         f"{_ANNOTATE}route=shared",
     )
     PORT_CONFLICT = "port-conflict", "The scaler allots another port. Nothing is to be done."
@@ -196,8 +159,7 @@ class ScaleReason(StrEnum):
     )
     SLICE_CONTESTED = (
         "slice-contested",
-        "Find the component that changes the takeover slice: the Event has the command.",
-        _DESCRIBE,
+        "Find the component that changes the takeover slice: the Event has the command.", _DESCRIBE,
     )
     NO_ACTIVATORS = "no-activators", "Check that activators are ready.", _ACTIVATORS
     NODE_WITHOUT_ACTIVATOR = (
@@ -206,59 +168,40 @@ class ScaleReason(StrEnum):
         f"{_ACTIVATORS}\n{_ANNOTATE}route=shared",
     )
     TAKEOVER_CANNOT_LIMIT = (
-        "takeover-cannot-limit",
-        "Use route front, or remove the limit.",
-        _DESCRIBE,
-        "",
-        _LASTING,
+        "takeover-cannot-limit", "Use route front, or remove the limit.", _DESCRIBE, "", _LASTING,
     )
     WRONG_PODS_SERVICE = (
-        "wrong-pods-service",
-        "Name a Service that has the selector of the pods.",
-        _DESCRIBE,
-        "",
+        "wrong-pods-service", "Name a Service that has the selector of the pods.", _DESCRIBE, "",
         _ASLEEP | _LASTING,
     )
     FRONT_HAS_SELECTOR = (
-        "front-has-selector",
-        "Remove spec.selector: the Event has the command.",
-        _DESCRIBE,
+        "front-has-selector", "Remove spec.selector: the Event has the command.", _DESCRIBE,
     )
     STALE_SLICES = (
-        "stale-slices",
-        "The scaler deletes them, as does the Event's command.",
-        _DESCRIBE,
+        "stale-slices", "The scaler deletes them, as does the Event's command.", _DESCRIBE,
     )
     SERVICE_WARNING = "service-warning", "The Service works, with this limit.", _DESCRIBE
     OWNER_UNREADABLE = "owner-unreadable", "Add the missing rule, which the Event shows.", _DESCRIBE
     HPA_CANNOT_WAKE = (
-        "hpa-cannot-wake",
-        "Set minReplicas to 0, and use a metric of type Object or External.",
+        "hpa-cannot-wake", "Set minReplicas to 0, and use a metric of type Object or External.",
         _OTHERS,
     )
     HPA_MISSING = "hpa-missing", "Create an HPA that targets the workload.", _OTHERS
     SCALED_OBJECT_MISSING = (
-        "scaled-object-missing",
-        "Create a ScaledObject that targets the workload.",
-        _OTHERS,
+        "scaled-object-missing", "Create a ScaledObject that targets the workload.", _OTHERS,
     )
     SCALED_OBJECT_PAUSED = (
-        "scaled-object-paused",
-        "Remove the annotation that pauses the ScaledObject.",
+        "scaled-object-paused", "Remove the annotation that pauses the ScaledObject.",
         "kubectl -n {namespace} annotate scaledobject NAME autoscaling.keda.sh/paused- "
         "autoscaling.keda.sh/paused-replicas- autoscaling.keda.sh/paused-scale-out-",
-        "KEDA's ScaledObject is paused, so no pod starts for a request",
-        _ASLEEP,
+        "KEDA's ScaledObject is paused, so no pod starts for a request", _ASLEEP,
     )
     SCALE_IN_PAUSED = (
-        "scale-in-paused",
-        "Remove the annotation, so that the workload sleeps again.",
+        "scale-in-paused", "Remove the annotation, so that the workload sleeps again.",
         "kubectl -n {namespace} annotate scaledobject NAME autoscaling.keda.sh/paused-scale-in-",
     )
     KEDA_TRIGGER_MISSING = (
-        "keda-trigger-missing",
-        "Add a trigger of type external-push for this Service.",
-        _OTHERS,
+        "keda-trigger-missing", "Add a trigger of type external-push for this Service.", _OTHERS,
     )
     LOAD_UNSEEN = (
         "load-unseen",
@@ -266,12 +209,10 @@ class ScaleReason(StrEnum):
         f"{_ANNOTATE}container-concurrency=10",
     )
     REPLICAS_RESET = (
-        "replicas-reset",
-        "Leave spec.replicas out of the manifest that the other program applies.",
-        _DESCRIBE,
-        "",
-        _ASLEEP,
+        "replicas-reset", "Leave spec.replicas out of the manifest that the other program applies.",
+        _DESCRIBE, "", _ASLEEP,
     )
+    # fmt: on
 
 
 class Finding(NamedTuple):

@@ -18,18 +18,16 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.tasks import Tasks
-from activator.scale import http_server
+from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
 from activator.scale.decisions.engine import TICK, Engine, Pending
-from activator.scale.election import Candidate, LeasePlace, new_identity
-from activator.scale.events import EventsPart
-from activator.scale.external_metrics import part as external_metrics
+from activator.scale.election import Candidate, LeasePlace
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
-from activator.scale.part import Part, PartContext, Parts
-from activator.scale.reports.load import Loads, Name
+from activator.scale.part import Part, PartContext, views
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.scale.takeover.part import TakeoverPart
@@ -51,7 +49,7 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     external_metrics.make,
     OwnersPart,
     TakeoverPart,
-    EventsPart,
+    events.make,
 )
 
 
@@ -67,6 +65,11 @@ class ScalerProcess:
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
         engine: decides while this process leads.
+        loads: the reports of the activators.
+        objects: of the cluster; ``watch`` follows them.
+        candidate: takes part in the election.
+        stats: receives the reports.
+        clock: seconds, monotonic.
         status: what the admin port shows.
     """
 
@@ -80,66 +83,55 @@ class ScalerProcess:
         loop, timings = asyncio.get_running_loop(), timings or Timings()
         self.settings = settings
         self.addresses: dict[str, str] = {}
-        self._clock = loop.time
+        self.clock = loop.time
         self._tasks = Tasks()
         self._running = AsyncExitStack()
-        self._pending = Pending(lambda names: self.engine.changed(names))
+        self._pending = Pending()
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
-        self._candidate = Candidate(
+        self.candidate = Candidate(
             self._lease_server,
             LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
-            new_identity(settings.pod_name),
             self._on_lead,
         )
         api, services = self._server, EnabledServices(self._pending.add)
-        self._loads = Loads(services.__contains__)
+        self.loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,
             api=api,
             services=services,
-            loads=self._loads,
+            loads=self.loads,
             record=lambda name: self.engine.get(name),
             start=self._tasks.start,
-            clock=self._clock,
-            is_leader=lambda: self._candidate.leads,
+            clock=self.clock,
+            is_leader=lambda: self.candidate.leads,
             changed=self._pending.update,
-            missing_rule=lambda kind: self._watch.missing_rule(kind),
+            missing_rule=lambda kind: self.watch.missing_rule(kind),
         )
-        self._parts = Parts([make(context) for make in parts])
-        objects = ClusterObjects(self._parts.views(services))
-        self._watch = ClusterWatch(self._server, objects, timings)
+        self.parts = [make(context) for make in parts]
+        self.objects = ClusterObjects(views(services, self.parts))
+        self.watch = ClusterWatch(self._server, self.objects, timings)
         rights = Rights(
             api,
             self._tasks.start,
-            self._clock,
             lambda namespace: self._pending.update(self.engine.names(namespace)),
         )
         self.engine = Engine(
             services,
-            self._loads,
-            self._parts,
+            self.loads,
+            self.parts,
             rights=rights,
             api=api,
             start=self._tasks.start,
-            is_stale=self._watch.is_stale,
+            is_stale=self.watch.is_stale,
         )
-        self._stats = StatServer(
-            *(self._loads, self._clock, lambda: self._candidate.leads, self._on_busy),
+        self._pending.decide = self.engine.changed
+        self.stats = StatServer(
+            *(self.loads, self.clock, lambda: self.candidate.leads, self._on_busy),
             settings.stat_token_file,
         )
-        self.status = ScalerStatus(
-            settings,
-            self.engine,
-            self._loads,
-            objects,
-            self._watch,
-            self._candidate,
-            self._stats,
-            self._parts.findings,
-            self._clock,
-        )
+        self.status = ScalerStatus(self)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -158,14 +150,14 @@ class ScalerProcess:
         await self._listen("metrics", settings.bind, settings.metrics_port)
         await self._listen("admin", settings.admin_bind, settings.admin_port)
         try:
-            port = await self._stats.start(settings.bind, settings.stat_port)
+            port = await self.stats.start(settings.bind, settings.stat_port)
         except OSError as error:
             raise http_server.AddressError(
                 f"cannot listen on {settings.bind} port {settings.stat_port} (--stat-port): "
                 f"{error.strerror or error}"
             ) from error
         self.addresses["stat"] = f"{settings.bind}:{port}"
-        for each in self._parts:
+        for each in self.parts:
             self.addresses |= await self._running.enter_async_context(each.listeners())
 
     async def _listen(self, name: str, host: str, port: int) -> None:
@@ -180,15 +172,15 @@ class ScalerProcess:
     async def run(self) -> None:
         """Follow the cluster, take part in the election and decide, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch.run(), name="watches")
-            group.create_task(self._candidate.run(), name="election")
+            group.create_task(self.watch.run(), name="watches")
+            group.create_task(self.candidate.run(), name="election")
             group.create_task(self._begin(), name="first lists")
             group.create_task(self._tick(), name="ticks")
 
     async def stop(self) -> None:
         """Stop to decide, release the Lease, and close all connections; ``run`` has ended."""
-        await self._candidate.release()
-        await self._stats.close()
+        await self.candidate.release()
+        await self.stats.close()
         await self._running.aclose()
         await self._tasks.finish(_LAST_REQUESTS)
         await self._server.close()
@@ -197,17 +189,17 @@ class ScalerProcess:
     # -- the loop ----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        await self._watch.wait_synced()
+        await self.watch.wait_synced()
         # The objects of the cluster are no garbage: a full collection would block the loop.
         gc.collect()
         gc.freeze()
-        self._on_lead(self._candidate.leads)
+        self._on_lead(self.candidate.leads)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
             spent, began = 0.0, time.thread_time()
-            for _ in self.engine.ticking(self._clock()):
+            for _ in self.engine.ticking(self.clock()):
                 spent += time.thread_time() - began
                 await asyncio.sleep(0)
                 began = time.thread_time()
@@ -215,25 +207,25 @@ class ScalerProcess:
 
     def _on_lead(self, leads: bool) -> None:
         """Begin to decide when this process leads and knows all objects, or stop."""
-        if leads and self._watch.synced:
+        if leads and self.watch.synced:
             self._pending.clear()
             self._tasks.start(self._start())
         elif not leads:
-            self.engine.stop(self._clock())
-            self._stats.disconnect_all()
+            self.engine.stop(self.clock())
+            self.stats.disconnect_all()
 
     async def _start(self) -> None:
         """Begin to decide, in steps."""
-        for _ in self.engine.starting(self._clock()):
+        for _ in self.engine.starting(self.clock()):
             await asyncio.sleep(0)
-        if self._candidate.leads:
+        if self.candidate.leads:
             # The records of the Services are no garbage either, see _begin.
             gc.freeze()
             logger.info("deciding about %d Services", len(list(self.engine)))
 
-    def _on_busy(self, names: list[Name]) -> None:
-        if self._watch.errors():
-            self._watch.hurry()
+    def _on_busy(self, names: list[ServiceName]) -> None:
+        if self.watch.errors():
+            self.watch.hurry()
         self.engine.busy(names)
 
 

@@ -239,10 +239,6 @@ def load(
 
 def _contradictions(known: Mapping[str, Any]) -> list[str]:
     """Return one sentence for each contradiction; the values are by the names of settings."""
-    return _shared_ports(known) + _tls(known)
-
-
-def _shared_ports(known: Mapping[str, Any]) -> list[str]:
     used: dict[int, str] = {}
     problems = []
     for name in _PORTS:
@@ -253,19 +249,12 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
                 f"free one."
             )
         used[port] = name
-    return problems
-
-
-def _tls(known: Mapping[str, Any]) -> list[str]:
-    problems = []
-    if bool(known["external_metrics_tls_cert"]) != bool(known["external_metrics_tls_key"]):
-        problems.append(
-            "external_metrics_tls_cert and external_metrics_tls_key belong together: give both or "
-            "neither."
-        )
-    if bool(known["grpc_tls_cert"]) != bool(known["grpc_tls_key"]):
-        problems.append("grpc_tls_cert and grpc_tls_key belong together: give both or neither.")
-    elif known["grpc_tls_client_ca"] and not known["grpc_tls_cert"]:
+    problems += [
+        f"{name}_cert and {name}_key belong together: give both or neither."
+        for name in ("external_metrics_tls", "grpc_tls")
+        if bool(known[f"{name}_cert"]) != bool(known[f"{name}_key"])
+    ]
+    if known["grpc_tls_client_ca"] and not (known["grpc_tls_cert"] or known["grpc_tls_key"]):
         problems.append("grpc_tls_client_ca needs grpc_tls_cert and grpc_tls_key: give them, too.")
     return problems
 

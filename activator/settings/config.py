@@ -16,11 +16,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from activator.settings import tls_parameters as parameters
 from activator.settings import values
+from activator.settings import values as parameters
 from activator.settings.setting import (
     ACTIVATORS,
     ASKING,
@@ -53,6 +54,10 @@ ENDING = "Shutdown"
 LOGGING = "Logs"
 OTEL = "Traces and metrics by OpenTelemetry"
 CLIENT = "Queries of a running activator"
+
+
+#: A setting that the demo does not have.
+_without_demo = partial(setting, commands=("run", "local"))
 
 
 # One row is one block; the formatter would put each argument on a line of its own.
@@ -135,81 +140,69 @@ class Settings:
         "Prometheus is usually in the same network as the ingress.",
     )
 
-    tls_min_version: str = setting(
+    tls_min_version: str = _without_demo(
         parameters.MIN_VERSION, "ACTIVATOR_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the TLS listener accepts.",
         "Knative's default.",
-        commands=("run", "local"),
     )
-    tls_max_version: str = setting(
+    tls_max_version: str = _without_demo(
         parameters.MAX_VERSION, "ACTIVATOR_TLS_MAX_VERSION", TLS, "",
         "Newest TLS version that the TLS listener accepts; empty means the newest one of OpenSSL.",
         "There is no reason to reject a newer one.",
-        commands=("run", "local"),
     )
-    tls_cipher_suites: tuple[str, ...] = setting(
+    tls_cipher_suites: tuple[str, ...] = _without_demo(
         parameters.CIPHER_SUITES, "ACTIVATOR_TLS_CIPHER_SUITES", TLS, "",
         "Cipher suites of TLS 1.2 that the TLS listener accepts, by Go's names, separated by "
         "commas; empty means OpenSSL's list. All cipher suites of TLS 1.3 are on.",
         "OpenSSL keeps its list up to date.",
-        commands=("run", "local"),
     )
-    tls_curve_preferences: tuple[str, ...] = setting(
+    tls_curve_preferences: tuple[str, ...] = _without_demo(
         parameters.CURVES, "ACTIVATOR_TLS_CURVE_PREFERENCES", TLS, "",
         "Curves for the key exchange of the TLS listener, by Go's names, separated by commas. "
         "Only the first one that OpenSSL knows is used. Empty means OpenSSL's list.",
         "OpenSSL keeps its list up to date.",
-        commands=("run", "local"),
     )
-    metrics_tls_cert: str = setting(
+    metrics_tls_cert: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_CERT", TLS, "",
         "PEM file with the certificate of the metrics port; the activator reads it again when it "
         "changes. Empty means plain HTTP.",
         "Knative's default.",
-        commands=("run", "local"),
     )
-    metrics_tls_key: str = setting(
+    metrics_tls_key: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_KEY", TLS, "",
         "PEM file with the private key of the metrics port.",
         "Knative's default.",
-        commands=("run", "local"),
     )
-    metrics_tls_client_auth: str = setting(
+    metrics_tls_client_auth: str = _without_demo(
         parameters.CLIENT_AUTH, "METRICS_PROMETHEUS_TLS_CLIENT_AUTH", TLS, "none",
         "Whether clients of the metrics port must have a certificate; optional verifies a "
         "certificate if the client has one.",
         "Knative's default.",
-        commands=("run", "local"),
     )
-    metrics_tls_client_ca_file: str = setting(
+    metrics_tls_client_ca_file: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_CLIENT_CA_FILE", TLS, "",
         "PEM file with the certificate authorities for clients of the metrics port.",
         "The file depends on the cluster.",
-        commands=("run", "local"),
     )
-    metrics_tls_min_version: str = setting(
+    metrics_tls_min_version: str = _without_demo(
         parameters.MIN_VERSION, "METRICS_PROMETHEUS_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the metrics port accepts.",
         "Knative's default.",
-        commands=("run", "local"),
     )
-    metrics_tls_max_version: str = setting(
+    metrics_tls_max_version: str = _without_demo(
         parameters.MAX_VERSION, "METRICS_PROMETHEUS_TLS_MAX_VERSION", TLS, "",
         "Newest TLS version that the metrics port accepts; empty means the newest one of OpenSSL.",
         "There is no reason to reject a newer one.",
-        commands=("run", "local"),
     )
-    metrics_tls_cipher_suites: tuple[str, ...] = setting(
+    metrics_tls_cipher_suites: tuple[str, ...] = _without_demo(
         parameters.CIPHER_SUITES, "METRICS_PROMETHEUS_TLS_CIPHER_SUITES", TLS, "",
         "As `--tls-cipher-suites`, for the metrics port.",
         "OpenSSL keeps its list up to date.",
-        commands=("run", "local"),
     )
-    metrics_tls_curve_preferences: tuple[str, ...] = setting(
+    metrics_tls_curve_preferences: tuple[str, ...] = _without_demo(
         parameters.CURVES, "METRICS_PROMETHEUS_TLS_CURVE_PREFERENCES", TLS, "",
         "As `--tls-curve-preferences`, for the metrics port.",
         "OpenSSL keeps its list up to date.",
-        commands=("run", "local"),
     )
 
     pod_name: str = setting(
@@ -237,13 +230,13 @@ class Settings:
         "The kubelet writes it into the resolv.conf of each pod.",
     )
 
-    dialect: tuple[str, ...] = setting(
+    dialect: tuple[str, ...] = _without_demo(
         values.choices("knative", "services"), "ACTIVATOR_DIALECT", CLUSTER, "knative",
         "Objects that describe the applications: knative reads Revisions, services reads "
         "annotated Services. With both, a cluster may lack Knative.",
         "A drop-in for Knative's activator must not take other Services. A folder may have both "
         "kinds of objects.",
-        local="knative,services", commands=("run", "local"),
+        local="knative,services",
     )
     kubeconfig: str = setting(
         values.TEXT, "KUBECONFIG", CLUSTER, "",
@@ -258,56 +251,51 @@ class Settings:
         "The oldest that Knative supports.",
         commands=("run",),
     )
-    endpoints: str = setting(
+    endpoints: str = _without_demo(
         values.choice("auto", "endpoints", "slices"), "ACTIVATOR_ENDPOINTS", CLUSTER, "auto",
         "Objects with the addresses of pods. auto reads Endpoints, and EndpointSlices for a "
         "revision whose Endpoints are missing or truncated at 1,000 pods.",
         "Knative reads Endpoints, and EndpointSlices have the missing addresses. A role without "
         "access to slices does no harm.",
-        commands=("run", "local"),
     )
-    self_check_interval: float = setting(
+    self_check_interval: float = _without_demo(
         values.duration(zero=True), "ACTIVATOR_SELF_CHECK_INTERVAL", CLUSTER, "10m",
         "Time between two comparisons of the activator's state with a fresh list of the cluster's "
         "objects or of the files; 0 turns them off. The activator counts, logs and corrects each "
         "difference.",
         "Rare enough to cost the API server almost nothing; a missed event lasts no longer.",
-        commands=("run", "local"),
     )
-    config_logging_name: str = setting(
+    config_logging_name: str = _without_demo(
         values.OBJECT_NAME, "CONFIG_LOGGING_NAME", CLUSTER, "config-logging",
         "ConfigMap with the log levels.",
         "Knative's name for it.",
-        commands=("run", "local"),
     )
-    config_observability_name: str = setting(
+    config_observability_name: str = _without_demo(
         values.OBJECT_NAME, "CONFIG_OBSERVABILITY_NAME", CLUSTER, "config-observability",
         "ConfigMap with the settings of the request log, metrics and traces.",
         "Knative's name for it.",
-        commands=("run", "local"),
     )
-    autoscaler_url: str = setting(
+    autoscaler_url: str = _without_demo(
         values.url("ws", "wss", empty="no autoscaler"), "ACTIVATOR_AUTOSCALER_URL", CLUSTER,
         AUTOSCALER_URL,
         "WebSocket of the autoscaler, which scales services by the activator's statistics; empty "
         "turns the connection off.",
         "The address of Knative's autoscaler; a laptop has none.",
-        local="", commands=("run", "local"), empty_is_value=True,
+        local="", empty_is_value=True,
     )
-    scaler_url: str = setting(
+    scaler_url: str = _without_demo(
         values.url("ws", "wss", empty="no scaler"), "ACTIVATOR_SCALER_URL", CLUSTER,
         SCALER_URL,
         "WebSocket of `activator scale`, which scales annotated Services by the activator's "
         "statistics; empty turns the connection off.",
         "The address in the activator's own manifests; a laptop has no scaler.",
-        local="", commands=("run", "local"), empty_is_value=True,
+        local="", empty_is_value=True,
     )
-    stat_token_file: str = setting(
+    stat_token_file: str = _without_demo(
         values.TEXT, "ACTIVATOR_STAT_TOKEN_FILE", CLUSTER, "",
         "File with the token that the activator sends to `activator scale` when it connects; empty "
         "for none. It sends the first word of the file, and reads the file for each connection.",
         "A NetworkPolicy is sufficient in most clusters.",
-        commands=("run", "local"),
     )
     activators: tuple[str, str] = setting(
         values.SERVICE, "ACTIVATOR_ACTIVATORS", CLUSTER, ACTIVATORS,
@@ -316,18 +304,16 @@ class Settings:
         "The Service of the manifests.",
         commands=("run",),
     )
-    scaler_page_url: str = setting(
+    scaler_page_url: str = _without_demo(
         values.url("http", "https", empty="no link"), "ACTIVATOR_SCALER_PAGE_URL", CLUSTER, "",
         "Address of the scaler's page for browsers, to which the dashboard links.",
         "Only a person knows the address by which a browser reaches it.",
-        commands=("run", "local"),
     )
-    ready_without_autoscaler: bool = setting(
+    ready_without_autoscaler: bool = _without_demo(
         values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
         "Whether the readiness probe passes while Knative's autoscaler is not connected. With "
         "false it fails until the first connection, and for up to 90 s after a loss.",
         "Knative's probe fails then, so that traffic avoids an activator that cannot start pods.",
-        commands=("run", "local"),
     )
 
     manifests: Path | None = setting(
@@ -531,43 +517,38 @@ class Settings:
         demo="warning",
     )
 
-    otel_service_name: str = setting(
+    otel_service_name: str = _without_demo(
         values.NAME, "OTEL_SERVICE_NAME", OTEL, "activator",
         "Service name in traces and metrics.",
         "Knative's name for it.",
-        commands=("run", "local"),
     )
-    otel_exporter_otlp_endpoint: str | None = setting(
+    otel_exporter_otlp_endpoint: str | None = _without_demo(
         values.optional(values.COLLECTOR, "the ConfigMap's value"),
         "OTEL_EXPORTER_OTLP_ENDPOINT", OTEL, "",
         "Collector of traces and metrics. It wins over the endpoints of the observability "
         "ConfigMap, which still turns them on and chooses the protocol. Over HTTP the activator "
         "adds /v1/traces or /v1/metrics.",
         "All components of Knative share the ConfigMap.",
-        commands=("run", "local"),
     )
-    otel_exporter_otlp_traces_endpoint: str | None = setting(
+    otel_exporter_otlp_traces_endpoint: str | None = _without_demo(
         values.optional(values.COLLECTOR, "the collector for both"),
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", OTEL, "",
         "Collector of traces, used unchanged; wins over the collector for both.",
         "One collector usually accepts both.",
-        commands=("run", "local"),
     )
-    otel_exporter_otlp_metrics_endpoint: str | None = setting(
+    otel_exporter_otlp_metrics_endpoint: str | None = _without_demo(
         values.optional(values.COLLECTOR, "the collector for both"),
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", OTEL, "",
         "Collector of metrics, used unchanged; wins over the collector for both.",
         "One collector usually accepts both.",
-        commands=("run", "local"),
     )
-    otel_metric_export_interval: int | None = setting(
+    otel_metric_export_interval: int | None = _without_demo(
         values.optional(values.count(1), "the ConfigMap's value"),
         "OTEL_METRIC_EXPORT_INTERVAL", OTEL, "",
         "Milliseconds between two pushes of metrics; wins over the ConfigMap.",
         "All components of Knative share the ConfigMap.",
-        commands=("run", "local"),
     )
-    otel_traces_sampler: str | None = setting(
+    otel_traces_sampler: str | None = _without_demo(
         values.optional(
             values.choice(
                 "always_on", "always_off", "traceidratio", "parentbased_always_on",
@@ -578,14 +559,12 @@ class Settings:
         "OTEL_TRACES_SAMPLER", OTEL, "",
         "Sampler that chooses the traced requests; wins over the ConfigMap.",
         "All components of Knative share the ConfigMap.",
-        commands=("run", "local"),
     )
-    otel_traces_sampler_arg: float | None = setting(
+    otel_traces_sampler_arg: float | None = _without_demo(
         values.optional(values.SHARE, "the ConfigMap's sampling rate"),
         "OTEL_TRACES_SAMPLER_ARG", OTEL, "",
         "Share of traced requests, from 0 to 1; wins over the ConfigMap.",
         "All components of Knative share the ConfigMap.",
-        commands=("run", "local"),
     )
 
     admin_url: str = setting(

@@ -310,10 +310,6 @@ RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _USUAL_DOMAIN: Final = "cluster.local"
 
 
-def _host_name(sources: Sources) -> str:
-    return socket.gethostname() or "localhost"
-
-
 def _every_address(sources: Sources) -> str:
     """Return the address that stands for all addresses of this pod, of both families.
 
@@ -323,10 +319,6 @@ def _every_address(sources: Sources) -> str:
     environ = sources.environ
     addresses = environ.get("POD_IPS", "") or environ.get("POD_IP", "")
     return "::" if ":" in addresses else "0.0.0.0"
-
-
-def _bind_address(sources: Sources) -> str:
-    return str(sources.known.get("bind", "127.0.0.1"))
 
 
 def _cluster_domain(sources: Sources) -> str:
@@ -343,14 +335,6 @@ def _cluster_domain(sources: Sources) -> str:
             except ValueError:
                 continue
     return _USUAL_DOMAIN
-
-
-def _autoscaler_url(sources: Sources) -> str:
-    return _peer_url(sources, "autoscaler", "knative")
-
-
-def _scaler_url(sources: Sources) -> str:
-    return _peer_url(sources, "activator-scale", "services")
 
 
 def _peer_url(sources: Sources, service: str, dialect: str) -> str:
@@ -371,28 +355,29 @@ def _scaler_admin_url(sources: Sources) -> str:
         return "http://127.0.0.1:8081"  # not in a pod: kubectl port-forward
 
 
-def _activators(sources: Sources) -> str:
+ACTIVATORS: Final = Derived(
     # Any namespace will do if the right one is wrong: the program does not start then.
-    return f"{sources.known.get('system_namespace', 'default')}/activator-service"
-
-
-ACTIVATORS: Final = Derived("SYSTEM_NAMESPACE/activator-service", _activators)
-HOST_NAME: Final = Derived("the host's name", _host_name)
+    "SYSTEM_NAMESPACE/activator-service",
+    lambda sources: f"{sources.known.get('system_namespace', 'default')}/activator-service",
+)
+HOST_NAME: Final = Derived("the host's name", lambda _: socket.gethostname() or "localhost")
 EVERY_ADDRESS: Final = Derived(
     "0.0.0.0; `::` if `POD_IPS` or `POD_IP` has an IPv6 address", _every_address
 )
-BIND: Final = Derived("the value of `--bind`", _bind_address)
+BIND: Final = Derived(
+    "the value of `--bind`", lambda sources: str(sources.known.get("bind", "127.0.0.1"))
+)
 CLUSTER_DOMAIN: Final = Derived(
     "the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain
 )
 AUTOSCALER_URL: Final = Derived(
     "ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect knative",
-    _autoscaler_url,
+    lambda sources: _peer_url(sources, "autoscaler", "knative"),
 )
 SCALER_URL: Final = Derived(
     "ws://activator-scale.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect "
     "services",
-    _scaler_url,
+    lambda sources: _peer_url(sources, "activator-scale", "services"),
 )
 SCALER_ADMIN_URL: Final = Derived(
     "http://activator-scale.SYSTEM_NAMESPACE.svc:8081 in a pod, else http://127.0.0.1:8081",

@@ -3,48 +3,202 @@
 The module reads plain integers and changes nothing. It yields small pieces, so that the caller can
 serve requests in between. A histogram is always one piece, so its buckets agree. Series come from
 existing revisions and pods, and from closed sets of words. A host, method or revision that a client
-invents never makes a series. ``totals`` has the numbers that belong to no revision. Knative's
-counterparts: pkg/activator/handler/metrics.go and otelhttp.
+invents never makes a series. Knative's counterparts: pkg/activator/handler/metrics.go and otelhttp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
+from activator import __version__
 from activator.knative.words import http_version
 from activator.records.counters import Histogram, HttpCounters, RevisionCounters
 from activator.records.entries import Entry
+from activator.records.source_status import SourceStatus
 from activator.telemetry import families as f
-from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import L, MetricWriter, P
-from activator.telemetry.totals import Totals
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
-from throttler.model import RevisionID, RevisionKind
+from throttler.model import RevisionKind
 from throttler.pod import PodState
 from throttler.request_policies import NAMES, WaitMode
 from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
-    from activator.runtime import Runtime, Stat
+    from activator.runtime import Runtime
 
 
-#: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
-METHODS = {
-    b"CONNECT": "CONNECT",
-    b"DELETE": "DELETE",
-    b"GET": "GET",
-    b"HEAD": "HEAD",
-    b"OPTIONS": "OPTIONS",
-    b"PATCH": "PATCH",
-    b"POST": "POST",
-    b"PUT": "PUT",
-    b"TRACE": "TRACE",
-}
+class Totals(Generic[L, P]):
+    """One walk through the numbers of the activator as a whole, which belong to no revision.
+
+    Arguments:
+        sources: the parts that count; read only while the caller iterates over ``pieces``.
+        writer: makes the pieces.
+    """
+
+    def __init__(self, sources: Runtime, writer: MetricWriter[L, P]) -> None:
+        self._sources = sources
+        self._writer = writer
+
+    def pieces(self) -> Iterator[P]:
+        """Yield all pieces."""
+        yield from self._condition()
+        yield from self._limits()
+        yield from self._cold_starts()
+        yield from self._traffic()
+        yield from self._source()
+        yield from self._link()
+        yield from self._sent()
+
+    def _condition(self) -> Iterator[P]:
+        sources = self._sources
+        yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
+        yield from self._one(f.READY, int(not sources.ready()))
+        yield from self._one(f.DRAINING, int(sources.proxy.services.draining))
+        yield from self._histogram(f.LOOP_LAG, sources.observers.loop_lag.seconds)
+
+    def _limits(self) -> Iterator[P]:
+        limits, total = self._sources.driver.throttler.limits, self._sources.driver.throttler.total
+        depths = {"revision": limits.queue_depth, "all": total.max_depth}
+        sizes = {"revision": limits.queue_bytes, "all": total.max_bytes}
+        yield from self._by_word(f.QUEUE_LIMIT, "scope", depths)
+        yield from self._by_word(f.QUEUE_BYTES_LIMIT, "scope", sizes)
+        heads = self._sources.proxy.head_budget
+        yield from self._one(f.UNFINISHED_HEADS, heads.bytes)
+        yield from self._one(f.UNFINISHED_HEADS_LIMIT, heads.most)
+        unread = self._sources.proxy.unread
+        yield from self._one(f.UNREAD, unread.bytes)
+        yield from self._one(f.UNREAD_LIMIT, unread.most)
+        yield from self._by_word(f.UNREAD_ENDED, "peer", unread.ended)
+        files = self._sources.proxy.files
+        used = {"clients": files.clients(), "pods": files.pods}
+        yield from self._by_word(f.TRAFFIC_FILES, "use", used)
+        yield from self._one(f.TRAFFIC_FILES_LIMIT, files.shares.traffic)
+        yield from self._one(f.TRAFFIC_FILES_WAITING, files.waiting)
+        yield from self._one(f.TURNED_AWAY, self._sources.proxy.counters.turned_away)
+
+    def _cold_starts(self) -> Iterator[P]:
+        writer, cold_starts = self._writer, self._sources.driver.cold_starts
+        for family in (f.COLD_START_PHASES, f.OLD_COLD_START_PHASES):
+            yield writer.header(family)
+            for phase, histogram in cold_starts.phase_seconds.items():
+                yield writer.histogram(family, writer.labels(("phase", phase.value)), histogram)
+        for family in (f.COLD_START, f.OLD_COLD_START):
+            yield from self._histogram(family, cold_starts.seconds)
+        yield from self._histogram(f.PROBE_AHEAD, cold_starts.leads.seconds)
+
+    def _traffic(self) -> Iterator[P]:
+        sources = self._sources
+        prober, pools, requests = sources.prober, sources.pools, sources.proxy.counters
+        yield from self._one(f.PROBES, prober.attempts)
+        yield from self._by_word(f.PROBE_FAILURES, "reason", prober.failures)
+        yield from self._one(f.PROBES_IN_FLIGHT, prober.in_flight)
+        yield from self._one(f.UPSTREAM, pools.connections)
+        yield from self._one(f.UPSTREAM_IDLE, pools.idle)
+        yield from self._one(f.UNKNOWN_REVISION, requests.unknown_revisions)
+        yield from self._one(f.BAD_REQUESTS, requests.bad_requests)
+
+    def _source(self) -> Iterator[P]:
+        source = self._sources.source_status()
+        for family, label, values in source_metrics(source):
+            yield from self._by_word(family, label, values)
+        files = source.files
+        yield from self._if_known(f.MANIFESTS_AGE, files.age if files else None)
+
+    def _link(self) -> Iterator[P]:
+        autoscaler, scaler = self._sources.links.autoscaler, self._sources.links.scaler
+        writer = self._writer
+        peers = {"autoscaler": autoscaler, "scaler": scaler}
+        links = {
+            writer.labels(("peer", peer), ("otel_scope_name", f.ACTIVATOR_SCOPE)): link
+            for peer, link in peers.items()
+            if link is not None
+        }
+        # As Knative's: its autoscaler has no value before the first connection.
+        known = {
+            labels: link for labels, link in links.items() if link.ever_connected or link is scaler
+        }
+        if known:
+            yield writer.header(f.CONN_REACHABLE)
+        for labels, link in known.items():
+            yield writer.sample(f.CONN_REACHABLE, labels, int(link.connected))
+        if links:
+            yield writer.header(f.CONN_ERRORS)
+        for labels, link in links.items():
+            yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
+        yield from self._if_known(f.AUTOSCALER_AGE, autoscaler.age() if autoscaler else None)
+
+    def _sent(self) -> Iterator[P]:
+        sources, observers = self._sources, self._sources.observers
+        request_log, traces = observers.request_log, observers.traces.counters
+        yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
+        yield from self._by_word(f.CERTIFICATE_EXPIRY, "listener", observers.certificates.expiry)
+        yield from self._one(f.REQUEST_LOG_LINES, request_log.lines)
+        yield from self._one(f.REQUEST_LOG_FAILURES, request_log.failures)
+        yield from self._by_word(f.LOG_LINES_DROPPED, "sink", observers.outputs.dropped)
+        yield from self._one(f.TRACES_EXPORTED, traces.exported)
+        yield from self._by_word(f.TRACES_DROPPED, "cause", traces.dropped)
+        yield from self._by_word(f.METRIC_PUSHES, "result", observers.push.pushes)
+        authorizer = sources.authorizer
+        yield from self._by_word(f.AUTHORIZATION_CHECKS, "result", authorizer.counts)
+        yield from self._one(f.AUTHORIZATION_WAITING, authorizer.waiting)
+        identity = observers.identity
+        yield from self._one(
+            f.TARGET_INFO,
+            1,
+            ("service_name", identity.service_name),
+            ("service_version", __version__),
+            ("k8s_namespace_name", identity.namespace),
+            ("k8s_pod_name", identity.pod_name),
+        )
+
+    # -- shapes ---------------------------------------------------------------------------------
+
+    def _by_word(self, family: Family, label: str, values: Mapping[str, float]) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(family)
+        for word, value in list(values.items()):
+            yield writer.sample(family, writer.labels((label, word)), value)
+
+    def _if_known(self, family: Family, value: float | None) -> Iterator[P]:
+        yield self._writer.header(family)
+        if value is not None:
+            yield self._writer.sample(family, self._writer.labels(), value)
+
+    def _histogram(self, family: Family, histogram: Histogram) -> Iterator[P]:
+        yield self._writer.header(family)
+        yield self._writer.histogram(family, self._writer.labels(), histogram)
+
+    def _one(self, family: Family, value: float, *pairs: tuple[str, str]) -> Iterator[P]:
+        yield self._writer.header(family)
+        yield self._writer.sample(family, self._writer.labels(*pairs), value)
+
+
+def source_metrics(source: SourceStatus) -> Iterator[tuple[Family, str, Mapping[str, float]]]:
+    """Yield the metrics of the source of objects: each with its one label, and its values by it.
+
+    Only these metrics show a watch that hangs. Its last state stays in force, and the activator
+    serves requests until the listed pods are gone.
+    """
+    kinds = source.kinds
+    watched = {kind: each.watch for kind, each in kinds.items() if each.watch is not None}
+    yield f.OBJECTS, "kind", {kind: each.in_force for kind, each in kinds.items()}
+    yield f.REJECTED_OBJECTS, "kind", {kind: each.rejected for kind, each in kinds.items()}
+    yield f.WATCH_FAILURES, "kind", {kind: watch.failures for kind, watch in watched.items()}
+    ages = {kind: age for kind in watched if (age := kinds[kind].age) is not None}
+    yield f.WATCH_AGE, "kind", ages
+    yield f.SELF_CHECKS, "result", source.missed.checks
+    yield f.DRIFT, "kind", source.missed.found
+    yield f.DRIFT_LEFT, "kind", source.missed.present
+
+
+# -- the numbers of each revision -----------------------------------------------------------------
+
+#: Counts for all methods but ``families.METHODS``.
 OTHER_METHOD = "_OTHER"
 
 #: States of pods in the throttler. A pod in state GONE is not there any more.
@@ -64,60 +218,17 @@ _Kinds = Iterator[tuple[bool, L, HttpCounters]]
 """Kinds of requests: whether the method counts as OTHER_METHOD, the labels, the counters."""
 
 
-class ReportedConcurrency:
-    """The concurrency that the activator last reported of each revision, for the gauge.
-
-    It holds busy revisions only, so it stays small. The stat reporter calls it as one of its sinks.
-    Knative's counterpart: the gauge of pkg/activator/handler/concurrency_reporter.go. The
-    announcement of a revision's first request counts here too, so the gauge shows it up to a second
-    earlier.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[RevisionID, float] = {}
-
-    def __len__(self) -> int:
-        return len(self._last)
-
-    def __call__(self, stats: Iterable[Stat]) -> None:
-        """Record a report. The last one of an idle revision says 0, and removes the revision."""
-        for stat in stats:
-            if stat.concurrency:
-                self._last[stat.revision_id] = stat.concurrency
-            else:
-                self._last.pop(stat.revision_id, None)
-
-    def of(self, entry: Entry) -> float:
-        """Return the concurrency that was last reported of a revision."""
-        return self._last.get(entry.throttler.revision.id, 0.0)
-
-
-def open_now(entry: Entry) -> float:
-    """Return the number of requests of a revision that are queued or in flight now."""
-    return entry.throttler.breaker.waiting + entry.throttler.in_flight
-
-
 class Collection(Generic[L, P]):
     """One walk through all numbers.
 
     Arguments:
         sources: the parts that count; read only while the caller iterates over ``pieces``.
         writer: makes the pieces.
-        concurrency: returns kn_revision_request_concurrency of a revision.
-        identity: the identity of this activator.
     """
 
-    def __init__(
-        self,
-        sources: Runtime,
-        writer: MetricWriter[L, P],
-        concurrency: Callable[[Entry], float],
-        identity: Identity,
-    ) -> None:
+    def __init__(self, sources: Runtime, writer: MetricWriter[L, P]) -> None:
         self._sources = sources
         self._writer = writer
-        self._concurrency = concurrency
-        self._identity = identity
         self._rows: list[_Row[L]] = []
         self._kinds: dict[tuple[str, int, int, bool], L] = {}
         self._own_scope = writer.labels(("otel_scope_name", f.ACTIVATOR_SCOPE))
@@ -128,7 +239,7 @@ class Collection(Generic[L, P]):
         yield from self._gauges()
         yield from self._counts()
         yield from self._http()
-        yield from Totals(self._sources, self._writer, self._identity).pieces()
+        yield from Totals(self._sources, self._writer).pieces()
 
     def _revisions(self) -> Iterator[P]:
         """Find the revisions with series: a revision with pods, or with requests now or before."""
@@ -161,140 +272,89 @@ class Collection(Generic[L, P]):
 
     def _gauges(self) -> Iterator[P]:
         writer, scope = self._writer, self._own_scope
+        reported = self._sources.history.reported
         yield writer.header(f.KN_CONCURRENCY)
         for row, entry in self._requested():
             labels = writer.joined(row.service_labels, scope)
-            yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(entry))
+            concurrency = reported.get(entry.throttler.revision.id, 0.0)
+            yield writer.sample(f.KN_CONCURRENCY, labels, concurrency)
         yield from self._gauge(f.KN_QUEUED, _queued, scope)
         yield from self._gauge(f.KN_ACTIVE, _active, scope)
         yield from self._gauge(f.OLD_QUEUED, _queued)
         yield from self._gauge(f.OLD_ACTIVE, _active)
-        yield from self._waiting()
-        yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
-        yield from self._by_class()
-        yield from self._by_mode()
+        # All requests of one revision wait for the same reason.
+        yield from self._by_word(f.WAITING, "reason", self._waiting)
+        yield from self._gauge(f.QUEUE_BYTES, lambda row: row.throttler.breaker.own.bytes)
+        yield from self._by_word(f.QUEUED_BY_CLASS, "class", _by_class)
+        yield from self._gauge(f.QUEUE_FLOWS, _flows)
+        yield from self._by_word(f.QUEUED_BY_MODE, "mode", _by_mode)
+        yield from self._gauge(f.EARLY_HEADS, _early_heads)
         clock = self._sources.driver.clock
-        yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
-        yield from self._gauge(f.FAILED_STARTS, self._sources.driver.cold_starts.failed)
+        yield from self._gauge(f.WAKE_LEASE, lambda row: _leased(row, clock()))
+        yield from self._gauge(f.OLDEST_WAITER, lambda row: _waited(row, clock()))
+        failed = self._sources.driver.cold_starts.failed
+        yield from self._gauge(f.FAILED_STARTS, lambda row: failed(row.throttler))
         yield from self._gauge(f.TIMEOUT, _timeout)
         yield from self._gauge(f.CAPACITY, _capacity)
         yield from self._gauge(f.WITH_ROOM, _with_room)
         yield from self._gauge(f.CLUSTER_IP, _by_cluster_ip)
-        yield writer.header(f.PODS)
-        for row in self._rows:
-            yield from self._pods(row)
-        yield writer.header(f.ADAPTIVE_LIMIT)
-        for row in self._rows:
-            slots = row.throttler.slots
-            if slots.adaptive is not None:
-                limit = sum(slots.adaptive.limit_of(pod) or 0 for pod in slots.pods)
-                yield writer.sample(f.ADAPTIVE_LIMIT, row.labels, limit)
+        yield from self._by_word(f.PODS, "state", _pods)
+        yield from self._gauge(f.ADAPTIVE_LIMIT, _adaptive_limit)
 
     def _gauge(
-        self, family: Family, value: Callable[[RevisionThrottler], float], more: L | None = None
+        self, family: Family, value: Callable[[_Row[L]], float | None], more: L | None = None
     ) -> Iterator[P]:
+        """Yield a number of each revision; ``value`` returns None for a revision without one."""
         writer = self._writer
         yield writer.header(family)
         for row in self._rows:
             labels = row.labels if more is None else writer.joined(row.labels, more)
-            yield writer.sample(family, labels, value(row.throttler))
+            number = value(row)
+            yield writer.nothing if number is None else writer.sample(family, labels, number)
 
-    def _waiting(self) -> Iterator[P]:
-        """Yield the queued requests; all requests of one revision wait for the same reason."""
-        writer, driver = self._writer, self._sources.driver
-        yield writer.header(f.WAITING)
+    def _by_word(
+        self, family: Family, label: str, values: Callable[[_Row[L]], Mapping[str, float]]
+    ) -> Iterator[P]:
+        """Yield the numbers of each revision by a word, which is the value of ``label``."""
+        writer = self._writer
+        yield writer.header(family)
         for row in self._rows:
-            waiting = _queued(row.throttler)
-            if waiting:
-                reason, _ = driver.why(row.throttler)
-                labels = writer.joined(row.labels, writer.labels(("reason", reason.value)))
-                yield writer.sample(f.WAITING, labels, waiting)
-            else:
+            numbers = list(values(row).items())
+            for word, number in numbers:
+                labels = writer.joined(row.labels, writer.labels((label, word)))
+                yield writer.sample(family, labels, number)
+            if not numbers:
                 yield writer.nothing
 
-    def _by_class(self) -> Iterator[P]:
-        """Yield the queued requests by class, and the flows, of revisions that have them."""
-        writer = self._writer
-        yield writer.header(f.QUEUED_BY_CLASS)
-        for row in self._rows:
-            order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
-            if order is not None and order.has_classes:
-                for name, count in zip(NAMES, queued.by_priority, strict=True):
-                    labels = writer.joined(row.labels, writer.labels(("class", name)))
-                    yield writer.sample(f.QUEUED_BY_CLASS, labels, count)
-        yield writer.header(f.QUEUE_FLOWS)
-        for row in self._rows:
-            order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
-            if order is not None and order.fair_by is not None:
-                yield writer.sample(f.QUEUE_FLOWS, row.labels, len(queued.flows))
-
-    def _by_mode(self) -> Iterator[P]:
-        """Yield what belongs to the modes of waiting clients, of revisions that have them."""
-        writer, now = self._writer, self._sources.driver.clock()
-        rows = [row for row in self._rows if _has_modes(row.throttler)]
-        yield writer.header(f.QUEUED_BY_MODE)
-        for row in rows:
-            counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
-            if row.entry is not None:
-                counts |= row.entry.counters.waiting
-            counts["hold"] = max(_queued(row.throttler) - sum(counts.values()), 0)
-            for mode, count in counts.items():
-                labels = writer.joined(row.labels, writer.labels(("mode", mode)))
-                yield writer.sample(f.QUEUED_BY_MODE, labels, count)
-        yield writer.header(f.EARLY_HEADS)
-        for row in rows:
-            heads = 0 if row.entry is None else row.entry.counters.early_heads
-            yield writer.sample(f.EARLY_HEADS, row.labels, heads)
-        yield writer.header(f.WAKE_LEASE)
-        for row in rows:
-            left = 0.0 if row.entry is None else row.entry.lease.seconds_left(now)
-            yield writer.sample(f.WAKE_LEASE, row.labels, left)
-
-    def _pods(self, row: _Row[L]) -> Iterator[P]:
-        count = dict.fromkeys(STATES, 0)
-        for pod in row.throttler.pods():
-            count[pod.state] += 1
-        writer = self._writer
-        for state, number in count.items():
-            labels = writer.joined(row.labels, writer.labels(("state", state.value)))
-            yield writer.sample(f.PODS, labels, number)
+    def _waiting(self, row: _Row[L]) -> Mapping[str, int]:
+        if not (waiting := _queued(row)):
+            return {}
+        return {self._sources.driver.why(row.throttler)[0].value: waiting}
 
     # -- counters of each revision --------------------------------------------------------------
 
     def _counts(self) -> Iterator[P]:
-        yield from self._sticky()
-        yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
-        yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
+        yield from self._by_word(f.STICKY, "result", _sticky)
+        yield from self._counted(f.REQUESTS, "outcome", attrgetter("outcomes"))
+        yield from self._counted(f.REQUEUES, "cause", attrgetter("requeues"))
         for family in (f.COLD_STARTS, f.OLD_COLD_STARTS):
-            yield from self._labelled(family, "outcome", lambda counters: counters.cold_starts)
+            yield from self._counted(family, "outcome", attrgetter("cold_starts"))
         yield self._writer.header(f.WAIT)
         for row, entry in self._requested():
             yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)
 
-    def _sticky(self) -> Iterator[P]:
-        writer = self._writer
-        yield writer.header(f.STICKY)
-        for row in self._rows:
-            if (sticky := row.throttler.slots.sticky) is not None:
-                for result, count in sticky.counts.by_result():
-                    labels = writer.joined(row.labels, writer.labels(("result", result)))
-                    yield writer.sample(f.STICKY, labels, count)
+    def _counted(
+        self, family: Family, label: str, counts: Callable[[RevisionCounters], Mapping[str, int]]
+    ) -> Iterator[P]:
+        return self._by_word(
+            family, label, lambda row: {} if row.entry is None else counts(row.entry.counters)
+        )
 
     def _requested(self) -> Iterator[tuple[_Row[L], Entry]]:
         """Yield the revisions that have had requests, with their entries."""
         for row in self._rows:
             if row.entry is not None:
                 yield row, row.entry
-
-    def _labelled(
-        self, family: Family, label: str, counts: Callable[[RevisionCounters], Mapping[str, int]]
-    ) -> Iterator[P]:
-        writer = self._writer
-        yield writer.header(family)
-        for row, entry in self._requested():
-            for word, count in list(counts(entry.counters).items()):
-                labels = writer.joined(row.labels, writer.labels((label, word)))
-                yield writer.sample(family, labels, count)
 
     def _http(self) -> Iterator[P]:
         for family, which in (
@@ -334,7 +394,7 @@ class Collection(Generic[L, P]):
         base = writer.joined(row.service_labels, address)
         for (method, minor, status), record in list(counters.server.items()):
             labels = writer.joined(base, self._kind(method, minor, status))
-            yield method not in METHODS, labels, record
+            yield method not in f.METHODS, labels, record
 
     def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
         writer, service = self._writer, row.throttler.service
@@ -347,10 +407,10 @@ class Collection(Generic[L, P]):
             address = writer.labels(("server_address", host.strip("[]")), ("server_port", port))
             base = writer.joined(row.service_labels, address)
             labels = writer.joined(base, self._kind(method, minor, status, secure))
-            yield method not in METHODS, labels, record
+            yield method not in f.METHODS, labels, record
 
     def _kind(self, method: bytes, minor: int, status: int, secure: bool = False) -> L:
-        words = (METHODS.get(method, OTHER_METHOD), minor, status, secure)
+        words = (f.METHODS.get(method, OTHER_METHOD), minor, status, secure)
         kind = self._kinds.get(words)
         if kind is None:  # there are a few dozen at most
             kind = self._kinds[words] = self._writer.labels(
@@ -364,45 +424,100 @@ class Collection(Generic[L, P]):
         return kind
 
 
-def _queued(throttler: RevisionThrottler) -> int:
-    return throttler.breaker.waiting
+# -- numbers of one revision ----------------------------------------------------------------------
 
 
-def _has_modes(throttler: RevisionThrottler) -> bool:
-    requests = throttler.revision.policies.requests
+def _queued(row: _Row[L]) -> int:
+    return row.throttler.breaker.waiting
+
+
+def _active(row: _Row[L]) -> int:
+    return row.throttler.in_flight
+
+
+def _by_class(row: _Row[L]) -> Mapping[str, int]:
+    order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+    has_classes = order is not None and order.has_classes
+    return dict(zip(NAMES, queued.by_priority, strict=True)) if has_classes else {}
+
+
+def _flows(row: _Row[L]) -> int | None:
+    order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+    return None if order is None or order.fair_by is None else len(queued.flows)
+
+
+def _has_modes(row: _Row[L]) -> bool:
+    requests = row.throttler.revision.policies.requests
     return requests is not None and requests.waiting is not None
 
 
-def _active(throttler: RevisionThrottler) -> int:
-    return throttler.in_flight
+def _by_mode(row: _Row[L]) -> Mapping[str, int]:
+    if not _has_modes(row):
+        return {}
+    counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
+    if row.entry is not None:
+        counts |= row.entry.counters.waiting
+    counts["hold"] = max(_queued(row) - sum(counts.values()), 0)
+    return counts
 
 
-def _waited(throttler: RevisionThrottler, now: float) -> float:
-    oldest = throttler.breaker.oldest()
+def _early_heads(row: _Row[L]) -> int | None:
+    if not _has_modes(row):
+        return None
+    return 0 if row.entry is None else row.entry.counters.early_heads
+
+
+def _leased(row: _Row[L], now: float) -> float | None:
+    if not _has_modes(row):
+        return None
+    return 0.0 if row.entry is None else row.entry.lease.seconds_left(now)
+
+
+def _waited(row: _Row[L], now: float) -> float:
+    oldest = row.throttler.breaker.oldest()
     return max(0.0, now - oldest.arrived) if oldest is not None else 0
 
 
-def _capacity(throttler: RevisionThrottler) -> float:
-    capacity = throttler.capacity()
+def _capacity(row: _Row[L]) -> float:
+    capacity = row.throttler.capacity()
     return inf if capacity == MAX_CAPACITY else capacity
 
 
-def _timeout(throttler: RevisionThrottler) -> float:
-    revision = throttler.revision
+def _timeout(row: _Row[L]) -> float:
+    revision = row.throttler.revision
     return min(revision.timeout, revision.response_start_timeout or inf)
 
 
-def _with_room(throttler: RevisionThrottler) -> float:
+def _with_room(row: _Row[L]) -> float:
     """Return the pods with a free slot; 0 if sticky requests wait, each for its own pod only."""
-    breaker = throttler.breaker
+    breaker = row.throttler.breaker
     if breaker.parked and not breaker.unparked:
         return 0
-    return throttler.slots.count_free_pods()
+    return row.throttler.slots.count_free_pods()
 
 
-def _by_cluster_ip(throttler: RevisionThrottler) -> int:
-    service = throttler.service
+def _by_cluster_ip(row: _Row[L]) -> int:
+    service = row.throttler.service
     return int(service is not None and service.in_use)
+
+
+def _pods(row: _Row[L]) -> Mapping[str, int]:
+    count = dict.fromkeys((state.value for state in STATES), 0)
+    for pod in row.throttler.pods():
+        count[pod.state.value] += 1
+    return count
+
+
+def _adaptive_limit(row: _Row[L]) -> float | None:
+    slots = row.throttler.slots
+    if slots.adaptive is None:
+        return None
+    return sum(slots.adaptive.limit_of(pod) or 0 for pod in slots.pods)
+
+
+def _sticky(row: _Row[L]) -> Mapping[str, int]:
+    sticky = row.throttler.slots.sticky
+    return {} if sticky is None else dict(sticky.counts.by_result())
 
 
 def merged(histograms: Sequence[Histogram]) -> Histogram:

@@ -1,10 +1,11 @@
 """Declares each metric once: name, type, labels and HELP text, for scrapes and the reference.
 
-A new metric needs a declaration here, and one line in ``collection`` (per revision) or ``totals``
-that gives its value. This module does not know where a value comes from. A name without the prefix
-``activator_`` is the name of a metric of Knative's activator, as its OpenTelemetry exporter writes
-it. Sources: pkg/activator/handler/metrics.go, pkg/activator/stat_reporter.go and otelhttp.
-``python -m activator.telemetry.families`` prints the table of docs/reference.md.
+A new metric needs a declaration here, and one line in ``collection`` that gives its value: in
+``Collection`` (per revision) or in ``Totals``. This module does not know where a value comes from.
+A name without the prefix ``activator_`` is the name of a metric of Knative's activator, as its
+OpenTelemetry exporter writes it. Sources: pkg/activator/handler/metrics.go,
+pkg/activator/stat_reporter.go and otelhttp. ``python -m activator.telemetry.families`` prints the
+table of docs/reference.md.
 """
 
 from __future__ import annotations
@@ -62,464 +63,394 @@ HTTP = (
 SERVER = (*SERVICE, *HTTP, *SCOPE)
 CLIENT = (*SERVICE, *HTTP, "server_port", *SCOPE)
 
+#: The methods that OpenTelemetry names (RFC 9110, RFC 5789).
+_METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+METHODS = {name.encode(): name for name in _METHODS}
+
 ACTIVATOR_SCOPE = METRIC_SCOPE
 HTTP_SCOPE = "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
-_G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 
-KN_CONCURRENCY = Family(
+def gauge(name: str, meaning: str, *labels: str, counts: str = "", updown: bool = False) -> Family:
+    """Return a gauge."""
+    return Family(name, MetricKind.GAUGE, labels, meaning, (), counts, updown)
+
+
+def counter(name: str, meaning: str, *labels: str, counts: str = "") -> Family:
+    """Return a counter."""
+    return Family(name, MetricKind.COUNTER, labels, meaning, (), counts)
+
+
+def histogram(name: str, meaning: str, bounds: tuple[float, ...], *labels: str) -> Family:
+    """Return a histogram."""
+    return Family(name, MetricKind.HISTOGRAM, labels, meaning, bounds)
+
+
+KN_CONCURRENCY = gauge(
     "kn_revision_request_concurrency",
-    _G,
-    (*SERVICE, *SCOPE),
     "Concurrent requests of the revision, queued and in flight, as reported to the autoscaler.",
+    *(*SERVICE, *SCOPE),
     counts="request",
 )
-KN_QUEUED = Family(
+KN_QUEUED = gauge(
     "kn_revision_request_queued",
-    _G,
-    (*REVISION, *SCOPE),
     "Requests that are queued because no pod can take them.",
+    *(*REVISION, *SCOPE),
     counts="request",
     updown=True,
 )
-KN_ACTIVE = Family(
+KN_ACTIVE = gauge(
     "kn_revision_request_active",
-    _G,
-    (*REVISION, *SCOPE),
     "Requests that are in flight at pods.",
+    *(*REVISION, *SCOPE),
     counts="request",
     updown=True,
 )
-SERVER_DURATION = Family(
+SERVER_DURATION = histogram(
     "http_server_request_duration_seconds",
-    _H,
-    SERVER,
     "Time from a request's arrival to the end of its response.",
     DURATION_BOUNDS,
+    *SERVER,
 )
-SERVER_REQUEST_SIZE = Family(
+SERVER_REQUEST_SIZE = histogram(
     "http_server_request_body_size_bytes",
-    _H,
-    SERVER,
     "Size of request bodies that clients sent; 0 for a body without an announced size.",
     SIZE_BOUNDS,
+    *SERVER,
 )
-SERVER_RESPONSE_SIZE = Family(
+SERVER_RESPONSE_SIZE = histogram(
     "http_server_response_body_size_bytes",
-    _H,
-    SERVER,
     "Size of response bodies that clients received; 0 for a body without an announced size.",
     SIZE_BOUNDS,
+    *SERVER,
 )
-CLIENT_DURATION = Family(
+CLIENT_DURATION = histogram(
     "http_client_request_duration_seconds",
-    _H,
-    CLIENT,
     "Time from sending a request to a pod to the head of the response.",
     DURATION_BOUNDS,
+    *CLIENT,
 )
-CLIENT_REQUEST_SIZE = Family(
+CLIENT_REQUEST_SIZE = histogram(
     "http_client_request_body_size_bytes",
-    _H,
-    CLIENT,
     "Size of request bodies that pods received; 0 for a body without an announced size.",
     SIZE_BOUNDS,
+    *CLIENT,
 )
-CONN_REACHABLE = Family(
+CONN_REACHABLE = gauge(
     "kn_activator_stats_conn_reachable",
-    _G,
-    ("peer", *SCOPE),
     "1 while the peer is connected, else 0. Peers are Knative's autoscaler and the scaler of "
     "Services. Knative's autoscaler has no value before the first connection.",
+    *("peer", *SCOPE),
     counts="reachable",
 )
-CONN_ERRORS = Family(
+CONN_ERRORS = counter(
     "kn_activator_stats_conn_errors_total",
-    _C,
-    ("peer", *SCOPE),
     "Connections to the peer that were lost. Peers are Knative's autoscaler and the scaler of "
     "Services.",
+    *("peer", *SCOPE),
     counts="error",
 )
-WAITING = Family(
+WAITING = gauge(
     "activator_waiting_requests",
-    _G,
-    (*REVISION, "reason"),
     "Requests that are queued, by the reason for the wait; absent while the queue is empty.",
+    *(*REVISION, "reason"),
 )
-WAIT = Family(
+WAIT = histogram(
     "activator_request_wait_seconds",
-    _H,
-    REVISION,
     "Time in the queue, of requests that were queued and then got a pod.",
     WAIT_BOUNDS,
+    *REVISION,
 )
-REQUESTS = Family(
+REQUESTS = counter(
     "activator_requests_total",
-    _C,
-    (*REVISION, "outcome"),
     "Requests that have ended, by outcome: served, timed-out, cancelled, admitted, queue-full, "
     "tenant-full, shed, upstream-failed, refused, draining, asleep, denied, not-authorized, page, "
     "wait-refused or peek.",
+    *(*REVISION, "outcome"),
 )
-REQUEUES = Family(
+REQUEUES = counter(
     "activator_requeues_total",
-    _C,
-    (*REVISION, "cause"),
     "Retries and requeues of requests that had a pod, by cause: connect-failed, connect-"
     "timeout, tls-failed, connection-closed, connection-lost, untouched or application-"
     "lost.",
+    *(*REVISION, "cause"),
 )
-OLDEST_WAITER = Family(
+OLDEST_WAITER = gauge(
     "activator_oldest_waiter_seconds",
-    _G,
-    REVISION,
     "Time that the first request in the queue has waited; 0 while the queue is empty.",
+    *REVISION,
 )
-QUEUE_BYTES = Family("activator_queue_bytes", _G, REVISION, "Bytes of queued requests in memory.")
-QUEUED_BY_CLASS = Family(
+QUEUE_BYTES = gauge("activator_queue_bytes", "Bytes of queued requests in memory.", *REVISION)
+QUEUED_BY_CLASS = gauge(
     "activator_queued_requests_by_class",
-    _G,
-    (*REVISION, "class"),
     "Requests that are queued, by the class in which they arrived: high, normal or low; absent "
     "for a revision without classes.",
+    *(*REVISION, "class"),
 )
-QUEUE_FLOWS = Family(
+QUEUE_FLOWS = gauge(
     "activator_queue_flows",
-    _G,
-    REVISION,
     "Flows that have queued requests; absent for a revision without fair queuing.",
+    *REVISION,
 )
-QUEUED_BY_MODE = Family(
+QUEUED_BY_MODE = gauge(
     "activator_queued_requests_by_mode",
-    _G,
-    (*REVISION, "mode"),
     "Requests that are queued, by what their clients get in the meantime: hold, page, heartbeat or "
     "refuse; absent for a revision without `activator.dev/while-waiting`.",
+    *(*REVISION, "mode"),
 )
-EARLY_HEADS = Family(
+EARLY_HEADS = counter(
     "activator_early_heads_total",
-    _C,
-    REVISION,
     "Event streams that the activator began before a pod responded; absent for a revision without "
     "`activator.dev/while-waiting`.",
+    *REVISION,
 )
-WAKE_LEASE = Family(
+WAKE_LEASE = gauge(
     "activator_wake_lease_seconds",
-    _G,
-    REVISION,
     "Time for which open waiting pages and refused clients still count as one concurrent request; "
     "absent for a revision without `activator.dev/while-waiting`.",
+    *REVISION,
 )
-QUEUE_LIMIT = Family(
+QUEUE_LIMIT = gauge(
     "activator_queued_requests_limit",
-    _G,
-    ("scope",),
     "Limit of queued requests, by scope: revision for each revision, all for the whole activator.",
+    "scope",
 )
-QUEUE_BYTES_LIMIT = Family(
+QUEUE_BYTES_LIMIT = gauge(
     "activator_queue_bytes_limit",
-    _G,
-    ("scope",),
     "Limit of the bytes of queued requests in memory, by scope: revision for each revision, "
     "all for the whole activator.",
+    "scope",
 )
-UNFINISHED_HEADS = Family(
-    "activator_unfinished_header_bytes",
-    _G,
-    (),
-    "Bytes of in-progress request heads in memory.",
+UNFINISHED_HEADS = gauge(
+    "activator_unfinished_header_bytes", "Bytes of in-progress request heads in memory."
 )
-UNFINISHED_HEADS_LIMIT = Family(
+UNFINISHED_HEADS_LIMIT = gauge(
     "activator_unfinished_header_bytes_limit",
-    _G,
-    (),
     "Limit of the bytes of in-progress request heads in memory.",
 )
-UNREAD = Family(
+UNREAD = gauge(
     "activator_unread_bytes",
-    _G,
-    (),
     "Bytes in memory of responses that clients do not read, and of requests that pods do not read.",
 )
-UNREAD_LIMIT = Family(
+UNREAD_LIMIT = gauge(
     "activator_unread_bytes_limit",
-    _G,
-    (),
     "Limit of the bytes in memory that clients and pods do not read.",
 )
-UNREAD_ENDED = Family(
+UNREAD_ENDED = counter(
     "activator_unread_ended_total",
-    _C,
-    ("peer",),
     "Connections and streams that ended because unread bytes reached their limit, by the "
     "peer that did not read: client or pod.",
+    "peer",
 )
-TIMEOUT = Family(
+TIMEOUT = gauge(
     "activator_revision_timeout_seconds",
-    _G,
-    REVISION,
     "Time from a request's arrival within which its response must begin: the shorter of "
     "timeoutSeconds and responseStartTimeoutSeconds.",
+    *REVISION,
 )
-TRAFFIC_FILES = Family(
+TRAFFIC_FILES = gauge(
     "activator_traffic_files",
-    _G,
-    ("use",),
     "Open files of traffic, by use: clients for connections of clients, pods for "
     "connections to pods.",
+    "use",
 )
-TRAFFIC_FILES_LIMIT = Family(
-    "activator_traffic_files_limit", _G, (), "Limit of the open files of traffic."
+TRAFFIC_FILES_LIMIT = gauge("activator_traffic_files_limit", "Limit of the open files of traffic.")
+TRAFFIC_FILES_WAITING = gauge(
+    "activator_traffic_files_waiting", "Connections to pods that wait for a free file."
 )
-TRAFFIC_FILES_WAITING = Family(
-    "activator_traffic_files_waiting",
-    _G,
-    (),
-    "Connections to pods that wait for a free file.",
-)
-TURNED_AWAY = Family(
+TURNED_AWAY = counter(
     "activator_turned_away_clients_total",
-    _C,
-    (),
     "Client connections that got 503 because no file was free.",
 )
-ADAPTIVE_LIMIT = Family(
+ADAPTIVE_LIMIT = gauge(
     "activator_adaptive_limit",
-    _G,
-    REVISION,
     "Sum over all pods of the limit of requests in flight that adaptive concurrency computes; "
     "mode observe computes it too, and does not apply it.",
+    *REVISION,
     counts="request",
 )
-STICKY = Family(
+STICKY = counter(
     "activator_sticky_requests_total",
-    _C,
-    (*REVISION, "result"),
     "Requests with a sticky key, by result: kept, hashed or overflowed when assigned; waited each "
     "time a request begins to wait for its own pod.",
+    *(*REVISION, "result"),
     counts="request",
 )
-PODS = Family(
+PODS = gauge(
     "activator_pods",
-    _G,
-    (*REVISION, "state"),
     "Pods of the revision that the activator knows, by state.",
+    *(*REVISION, "state"),
 )
-CAPACITY = Family(
+CAPACITY = gauge(
     "activator_revision_capacity",
-    _G,
-    REVISION,
     "Requests that the usable pods of the revision can have in flight at once; +Inf without "
     "a limit.",
+    *REVISION,
 )
-WITH_ROOM = Family(
+WITH_ROOM = gauge(
     "activator_pods_with_room",
-    _G,
-    REVISION,
     "Usable pods with a free slot that a queued request may use. A value above 0 while "
     "requests are queued is a fault of the activator.",
+    *REVISION,
 )
-COLD_STARTS = Family(
+COLD_STARTS = counter(
     "activator_cold_starts_total",
-    _C,
-    (*REVISION, "outcome"),
     "Cold starts that have ended, by outcome: served, or the outcome of the last queued request.",
+    *(*REVISION, "outcome"),
 )
-FAILED_STARTS = Family(
+FAILED_STARTS = gauge(
     "activator_failed_cold_starts",
-    _G,
-    REVISION,
     "Cold starts that failed in a row, at most 10; 0 as soon as a pod becomes usable.",
+    *REVISION,
 )
-COLD_START = Family(
+COLD_START = histogram(
     "activator_cold_start_seconds",
-    _H,
-    (),
     "Duration of served cold starts: from the first request that found no usable pod to the "
     "first byte of a response.",
     WAIT_BOUNDS,
 )
-COLD_START_PHASES = Family(
+COLD_START_PHASES = histogram(
     "activator_cold_start_phase_seconds",
-    _H,
-    ("phase",),
     "Duration of each phase of served cold starts, by the event that ends the phase: stat-"
     "sent, address, probe, probe-passed, dispatched or first-byte.",
     WAIT_BOUNDS,
+    "phase",
 )
-PROBE_AHEAD = Family(
+PROBE_AHEAD = histogram(
     "activator_probe_ahead_seconds",
-    _H,
-    (),
     "Time for which the activator used a pod because of its own probe before Kubernetes "
     "listed the pod as ready.",
     WAIT_BOUNDS,
 )
-CLUSTER_IP = Family(
+CLUSTER_IP = gauge(
     "activator_cluster_ip_in_use",
-    _G,
-    REVISION,
     "1 while requests go to the ClusterIP of the private Service because the activator "
     "cannot reach pods by their own addresses.",
+    *REVISION,
 )
-PROBES = Family("activator_probes_total", _C, (), "Probes that the activator has sent to pods.")
-PROBE_FAILURES = Family(
-    "activator_probe_failures_total", _C, ("reason",), "Probes that failed, by reason."
+PROBES = counter("activator_probes_total", "Probes that the activator has sent to pods.")
+PROBE_FAILURES = counter(
+    "activator_probe_failures_total", "Probes that failed, by reason.", "reason"
 )
-PROBES_IN_FLIGHT = Family("activator_probes_in_flight", _G, (), "Probes that have no response yet.")
-UPSTREAM = Family("activator_upstream_connections", _G, (), "Open connections to pods.")
-UPSTREAM_IDLE = Family(
-    "activator_upstream_idle_connections",
-    _G,
-    (),
-    "Open HTTP/1 connections to pods that carry no request.",
+PROBES_IN_FLIGHT = gauge("activator_probes_in_flight", "Probes that have no response yet.")
+UPSTREAM = gauge("activator_upstream_connections", "Open connections to pods.")
+UPSTREAM_IDLE = gauge(
+    "activator_upstream_idle_connections", "Open HTTP/1 connections to pods that carry no request."
 )
-UNKNOWN_REVISION = Family(
+UNKNOWN_REVISION = counter(
     "activator_unknown_revision_requests_total",
-    _C,
-    (),
     "Requests for revisions that do not exist; each gets 404.",
 )
-BAD_REQUESTS = Family(
-    "activator_bad_requests_total", _C, (), "Malformed requests; each gets a 4xx status."
+BAD_REQUESTS = counter(
+    "activator_bad_requests_total", "Malformed requests; each gets a 4xx status."
 )
-OBJECTS = Family("activator_objects", _G, ("kind",), "Kubernetes objects in force, by kind.")
-REJECTED_OBJECTS = Family(
+OBJECTS = gauge("activator_objects", "Kubernetes objects in force, by kind.", "kind")
+REJECTED_OBJECTS = gauge(
     "activator_rejected_objects",
-    _G,
-    ("kind",),
     "Kubernetes objects that the activator cannot use in their present form, by kind; the "
     "log gives the errors.",
+    "kind",
 )
-WATCH_FAILURES = Family(
+WATCH_FAILURES = counter(
     "activator_watch_failures_total",
-    _C,
-    ("kind",),
     "Requests to the API server that failed, by kind of the requested objects.",
+    "kind",
 )
-WATCH_AGE = Family(
+WATCH_AGE = gauge(
     "activator_watch_age_seconds",
-    _G,
-    ("kind",),
     "Time since the API server last sent anything about a kind of objects; at most about 60 "
     "s while the watch works.",
+    "kind",
 )
-BUILD_INFO = Family(
-    "activator_build_info", _G, ("version",), "Always 1; the label is the version that runs."
+BUILD_INFO = gauge(
+    "activator_build_info", "Always 1; the label is the version that runs.", "version"
 )
-READY = Family("activator_ready", _G, (), "1 while the activator reports ready, else 0.")
-DRAINING = Family(
-    "activator_draining", _G, (), "1 since the activator began to drain; it is not ready any more."
+READY = gauge("activator_ready", "1 while the activator reports ready, else 0.")
+DRAINING = gauge(
+    "activator_draining", "1 since the activator began to drain; it is not ready any more."
 )
-LOOP_LAG = Family(
+LOOP_LAG = histogram(
     "activator_event_loop_lag_seconds",
-    _H,
-    (),
     "Delay of the event loop's timers, measured once a second; requests have the same delay.",
     LAG_BOUNDS,
 )
-AUTOSCALER_AGE = Family(
+AUTOSCALER_AGE = gauge(
     "activator_autoscaler_link_age_seconds",
-    _G,
-    (),
     "Time since the last sign of life of the autoscaler; at most about 4 s while the "
     "connection works.",
 )
-MANIFESTS_AGE = Family(
+MANIFESTS_AGE = gauge(
     "activator_manifests_age_seconds",
-    _G,
-    (),
     "Time since the activator last read the folder of manifests; at most about 5 s while "
     "the folder is readable.",
 )
-SELF_CHECKS = Family(
+SELF_CHECKS = counter(
     "activator_self_checks_total",
-    _C,
-    ("result",),
     "Comparisons of the activator's state of one kind of objects with a fresh list, by "
     "result: equal, drifted, failed or skipped.",
+    "result",
 )
-DRIFT = Family(
+DRIFT = counter(
     "activator_drift_total",
-    _C,
-    ("kind",),
     "Objects with a missed event that a self-check found and corrected.",
+    "kind",
 )
-DRIFT_LEFT = Family(
+DRIFT_LEFT = gauge(
     "activator_drifted_objects",
-    _G,
-    ("kind",),
     "Objects with a missed event that the last self-check found but could not correct.",
+    "kind",
 )
-CONFIG_ERRORS = Family(
+CONFIG_ERRORS = gauge(
     "activator_config_errors",
-    _G,
-    ("config_map",),
     "Keys of a ConfigMap that the activator cannot use; the log gives each error and the "
     "value in force.",
+    "config_map",
 )
-CERTIFICATE_EXPIRY = Family(
+CERTIFICATE_EXPIRY = gauge(
     "activator_certificate_expiry_timestamp_seconds",
-    _G,
-    ("listener",),
     "Time at which the certificate of a listener expires, in seconds since 1970.",
+    "listener",
 )
-REQUEST_LOG_LINES = Family(
-    "activator_request_log_lines_total",
-    _C,
-    (),
-    "Lines that the activator made for the request log.",
+REQUEST_LOG_LINES = counter(
+    "activator_request_log_lines_total", "Lines that the activator made for the request log."
 )
-REQUEST_LOG_FAILURES = Family(
+REQUEST_LOG_FAILURES = counter(
     "activator_request_log_failures_total",
-    _C,
-    (),
     "Lines of the request log that only report that the template did not fit the request.",
 )
-LOG_LINES_DROPPED = Family(
+LOG_LINES_DROPPED = counter(
     "activator_log_lines_dropped_total",
-    _C,
-    ("sink",),
     "Dropped lines of all logs and other output, by the sink that did not accept them: "
     "stdout or stderr.",
+    "sink",
 )
-TRACES_EXPORTED = Family(
-    "activator_traces_exported_total",
-    _C,
-    (),
-    "Traced requests whose spans a collector has accepted.",
+TRACES_EXPORTED = counter(
+    "activator_traces_exported_total", "Traced requests whose spans a collector has accepted."
 )
-TRACES_DROPPED = Family(
+TRACES_DROPPED = counter(
     "activator_traces_dropped_total",
-    _C,
-    ("cause",),
     "Traced requests whose spans were dropped, by cause: queue-full or export-failed.",
+    "cause",
 )
-METRIC_PUSHES = Family(
+METRIC_PUSHES = counter(
     "activator_metric_pushes_total",
-    _C,
-    ("result",),
     "Pushes of metrics to a collector, by result: sent or failed.",
+    "result",
 )
-AUTHORIZATION_CHECKS = Family(
+AUTHORIZATION_CHECKS = counter(
     "activator_authorization_checks_total",
-    _C,
-    ("result",),
     "Decisions of authorization servers about requests, by result: allowed, denied, failed or "
     "cached.",
+    "result",
 )
-AUTHORIZATION_WAITING = Family(
+AUTHORIZATION_WAITING = gauge(
     "activator_authorization_waiting_requests",
-    _G,
-    (),
     "Requests that wait for the decision of an authorization server.",
 )
-TARGET_INFO = Family(
+TARGET_INFO = gauge(
     "target_info",
-    _G,
-    ("service_name", "service_version", "k8s_namespace_name", "k8s_pod_name"),
     "Always 1; the labels identify this activator, as OpenTelemetry's resource.",
+    *("service_name", "service_version", "k8s_namespace_name", "k8s_pod_name"),
 )
 
 

@@ -6,7 +6,7 @@ points, one at a time. Both come from the same ``Collection``. The module knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -17,9 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from activator.records.entries import Entry
-from activator.telemetry.collection import Collection, open_now
-from activator.telemetry.destination import Identity
+from activator.telemetry.collection import Collection
 from activator.telemetry.families import Family, MetricKind
 from activator.telemetry.metric_writers import Point, PointWriter, TextWriter
 
@@ -61,19 +59,10 @@ class Metrics:
 
     Arguments:
         sources: the parts that count; read only while metrics are made.
-        concurrency: returns kn_revision_request_concurrency of a revision.
-        identity: the identity of this activator, for ``target_info``.
     """
 
-    def __init__(
-        self,
-        sources: Runtime,
-        concurrency: Callable[[Entry], float] = open_now,
-        identity: Identity = Identity("activator", "", ""),  # noqa: B008 # never changes
-    ) -> None:
+    def __init__(self, sources: Runtime) -> None:
         self._sources = sources
-        self._concurrency = concurrency
-        self._identity = identity
         self._process = ProcessMetrics()
 
     def render(self) -> bytes:
@@ -82,7 +71,7 @@ class Metrics:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the text in chunks, some of them empty; the caller may pause in between."""
-        collection = Collection(self._sources, TextWriter(), self._concurrency, self._identity)
+        collection = Collection(self._sources, TextWriter())
         pieces: list[str] = []
         size = 0
         for piece in collection.pieces():
@@ -97,7 +86,7 @@ class Metrics:
 
     def points(self) -> Iterator[Point | None]:
         """Yield each series as it is now. None only gives the caller a chance to pause."""
-        collection = Collection(self._sources, PointWriter(), self._concurrency, self._identity)
+        collection = Collection(self._sources, PointWriter())
         yield from collection.pieces()
         yield from self._process.points()
 

@@ -1,4 +1,4 @@
-"""Makes the exporters of OpenTelemetry's packages, with their address and resource.
+"""Makes spans and metrics of OpenTelemetry's packages, and the exporters that send them.
 
 A thread imports this module once traces or metrics are on. The packages themselves read other
 variables: OTEL_EXPORTER_OTLP_HEADERS, …_CERTIFICATE, …_COMPRESSION, …_TIMEOUT and
@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeVar
+from random import getrandbits
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -29,22 +30,265 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from activator import __version__
-from activator.telemetry.destination import GRPC, STDOUT, Destination, Identity
-from activator.telemetry.families import ACTIVATOR_SCOPE, TARGET_INFO, Family, MetricKind
+from activator.knative.configmaps.observability import GRPC, STDOUT
+from activator.knative.words import http_version
+from activator.telemetry.families import ACTIVATOR_SCOPE, METHODS, TARGET_INFO, Family, MetricKind
 from activator.telemetry.metric_writers import Counted, Point
-from activator.telemetry.spans import spans_of
+from activator.telemetry.tracing import RecordedTrace, What
 
 if TYPE_CHECKING:
-    from activator.telemetry.tracing import RecordedTrace
-
+    from activator.telemetry.otel import Destination, Identity
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+# -- the steps of a request as spans --------------------------------------------------------------
+
+# The tree of spans equals the tree of Knative's activator. A server span has the method as its
+# name. Its children are ``throttler_try`` for each wait and ``activator_proxy`` for each pod. The
+# latter has a client span for each attempt. Attributes follow OpenTelemetry's semantic
+# conventions for HTTP. Spans leave out queries, which may contain secrets. Sources: Knative
+# pkg/activator/handler/handler.go; https://opentelemetry.io/docs/specs/semconv/http/http-spans/.
+
+_SCOPE: Final = InstrumentationScope(ACTIVATOR_SCOPE, __version__)
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_UNSET: Final = Status(StatusCode.UNSET)
+#: Outcomes that are no failure: the client got a response, or cancelled the request.
+_NO_FAILURE: Final = ("served", "admitted", "cancelled", "unknown-revision")
+
+Attributes = dict[str, str | int]
+
+
+def spans_of(trace: RecordedTrace, resource: Resource) -> list[ReadableSpan]:
+    """Return the spans of a request that has ended, in the order of their ends."""
+    return _Spans(trace, resource).all()
+
+
+def _failed(text: str) -> Status:
+    return Status(StatusCode.ERROR, text)
+
+
+class _Spans:
+    """Walks through the steps of one request; keeps the state of open spans."""
+
+    def __init__(self, trace: RecordedTrace, resource: Resource) -> None:
+        self._trace = trace
+        self._resource = resource
+        self._done: list[ReadableSpan] = []
+        state = trace.parent.state.decode() if trace.parent is not None else ""
+        self._state = TraceState.from_header([state]) if state else None
+        self._server = self._context(trace.span_id)
+        self._path = trace.head.target.partition(b"?")[0].decode("utf-8", "replace")
+        # The starts of the open spans of a wait, a pod and an attempt; 0 for none.
+        self._wait_since = self._pod_since = self._sent_since = 0
+        self._reasons: list[Event] = []
+        self._reason = ""
+        self._pod = self._server
+        self._address = self._origin = ""
+        self._client = self._server
+        self._status = 0
+        self._error = ""
+
+    def all(self) -> list[ReadableSpan]:
+        for what, at, detail, origin in self._trace.steps:
+            match what:
+                case What.FOUND:
+                    self._wait_since = at
+                case What.NO_POD:
+                    self._reason = str(detail)
+                    reason = {"activator.reason": self._reason}
+                    self._reasons.append(Event("waiting", reason, timestamp=self._wall(at)))
+                case What.ASSIGNED:
+                    self._end_wait(at, _UNSET)
+                    self._address = str(detail)
+                    if not self._pod_since:
+                        self._pod_since = at
+                        self._pod = self._context(getrandbits(64) or 1)
+                case What.SENDING:
+                    self._sent_since, self._origin = at, origin
+                    self._status, self._error = 0, ""
+                    self._client = self._context(int(detail))
+                case What.RESPONDED:
+                    self._status = int(detail)
+                case What.FAILED:
+                    self._error = str(detail)
+                    self._end_sending(at, self._error)
+                case What.WAITING:
+                    self._end_pod(at)
+                    self._wait_since = at
+        self._end(self._trace.ended_at, self._trace.outcome)
+        return self._done
+
+    # -- spans ----------------------------------------------------------------------------------
+
+    def _end_wait(self, at: int, status: Status) -> None:
+        if not self._wait_since:
+            return
+        attributes: Attributes = {"activator.reason": self._reason} if self._reasons else {}
+        self._add(
+            "throttler_try",
+            *(self._context(getrandbits(64) or 1), self._server),
+            *(self._wait_since, at),
+            attributes,
+            status=status,
+            events=self._reasons,
+        )
+        self._wait_since = 0
+        self._reasons = []
+
+    def _end_sending(self, at: int, error: str) -> None:
+        if not self._sent_since:
+            return
+        head = self._trace.head
+        host, _, port = self._origin.partition("://")[2].rpartition(":")
+        attributes = self._method()
+        attributes |= {
+            "url.full": f"{self._origin}{self._path}",
+            "server.address": host.strip("[]"),
+            "server.port": int(port) if port.isdigit() else 0,
+            "network.protocol.version": http_version(head.minor or 1),
+        }
+        if self._status:
+            attributes["http.response.status_code"] = self._status
+        if not error and self._status >= 400:
+            attributes["error.type"] = str(self._status)
+        elif error:
+            attributes["error.type"] = "_OTHER"
+        status = _failed(error) if error or self._status >= 400 else _UNSET
+        name = f"{METHODS.get(head.method, 'HTTP')} {self._path}"
+        self._add(
+            name,
+            *(self._client, self._pod),
+            *(self._sent_since, at),
+            attributes,
+            kind=SpanKind.CLIENT,
+            status=status,
+        )
+        self._sent_since = 0
+
+    def _end_pod(self, at: int) -> None:
+        if not self._pod_since:
+            return
+        status = _failed(self._error) if self._error else _UNSET
+        self._add(
+            "activator_proxy",
+            *(self._pod, self._server),
+            *(self._pod_since, at),
+            {"server.address": self._address.rpartition(":")[0].strip("[]")},
+            status=status,
+        )
+        self._pod_since = 0
+
+    def _end(self, at: int, outcome: str) -> None:
+        broken = "" if outcome in ("served", "admitted", "unknown-revision") else outcome
+        self._end_wait(at, _failed(outcome))
+        if broken and not self._error:
+            self._error = broken
+        self._end_sending(at, broken)
+        self._end_pod(at)
+        self._end_server(at)
+
+    def _end_server(self, at: int) -> None:
+        trace, head = self._trace, self._trace.head
+        attributes = self._method()
+        attributes |= {
+            "url.scheme": "https" if head.secure else "http",
+            "url.path": self._path,
+            "network.protocol.version": http_version(head.minor),
+            "http.response.status_code": trace.status,
+            "activator.outcome": trace.outcome,
+        }
+        attributes |= _host(head.host.decode("latin-1"))
+        if head.user_agent:
+            attributes["user_agent.original"] = head.user_agent.decode("utf-8", "replace")
+        if self._reason:
+            attributes["activator.reason"] = self._reason
+        if trace.revision is not None:
+            attributes |= {
+                "kn.service.name": trace.revision.service,
+                "kn.configuration.name": trace.revision.configuration,
+                "kn.revision.name": trace.revision.id.name,
+                "k8s.namespace.name": trace.revision.id.namespace,
+            }
+        status = _UNSET
+        if trace.status >= 500 or trace.outcome not in _NO_FAILURE:
+            status = _failed("" if trace.outcome in _NO_FAILURE else trace.outcome)
+            attributes["error.type"] = str(trace.status)
+        parent = None
+        if trace.parent is not None:
+            parent = self._context(trace.parent.span_id, is_remote=True)
+        self._add(
+            METHODS.get(head.method, "HTTP"),
+            *(self._server, parent),
+            *(trace.began, at),
+            attributes,
+            kind=SpanKind.SERVER,
+            status=status,
+        )
+
+    def _method(self) -> Attributes:
+        method = self._trace.head.method
+        if method in METHODS:
+            return {"http.request.method": METHODS[method]}
+        original = method.decode("latin-1")
+        return {"http.request.method": "_OTHER", "http.request.method_original": original}
+
+    def _context(self, span_id: int, is_remote: bool = False) -> SpanContext:
+        return SpanContext(self._trace.number, span_id, is_remote, _SAMPLED, self._state)
+
+    def _wall(self, at: int) -> int:
+        """Return nanoseconds since 1970.
+
+        The wall clock is read once for each request, since it may be set during a request.
+        """
+        return self._trace.wall + at - self._trace.began
+
+    def _add(
+        self,
+        name: str,
+        context: SpanContext,
+        parent: SpanContext | None,
+        since: int,
+        until: int,
+        attributes: Attributes,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        status: Status = _UNSET,
+        events: list[Event] | None = None,
+    ) -> None:
+        self._done.append(
+            ReadableSpan(
+                name,
+                context,
+                parent,
+                self._resource,
+                attributes,
+                events or (),
+                kind=kind,
+                status=status,
+                start_time=self._wall(since),
+                end_time=self._wall(until),
+                instrumentation_scope=_SCOPE,
+            )
+        )
+
+
+def _host(host: str) -> Attributes:
+    """Return the attributes of a Host field: the address, and the port if the field has one."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit() or host.endswith("]"):
+        return {"server.address": host} if host else {}
+    return {"server.address": name, "server.port": int(port)}
+
+
+# -- exporters ------------------------------------------------------------------------------------
+
+X = TypeVar("X", SpanExporter, MetricExporter)
 
 #: Milliseconds that a push of metrics may take, as the packages' own default.
 _TIMEOUT: Final = 10_000
@@ -66,65 +310,92 @@ def resource_of(identity: Identity) -> Resource:
     return Resource.create({**own, **environment})
 
 
-class SpanSender:
+class _Complaints(logging.Handler):
+    """Keeps the log lines of the packages: only they say why an export failed.
+
+    The packages log with each attempt. The activator logs one line now and then instead.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._by_thread: dict[int, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._by_thread.setdefault(threading.get_ident(), record.getMessage())
+
+    def clear(self) -> None:
+        """Remove the line of this thread."""
+        self._by_thread.pop(threading.get_ident(), None)
+
+    def first(self) -> str:
+        """Return the first line of this thread, or nothing; later lines repeat it."""
+        return self._by_thread.get(threading.get_ident(), "")
+
+
+_COMPLAINTS: Final = _Complaints()
+
+
+class _Sender(Generic[X]):
+    """Sends with one exporter, and says why it failed.
+
+    Arguments:
+        make: makes the exporter; the packages may raise any error for a wrong environment.
+    """
+
+    def __init__(
+        self, destination: Destination, identity: Identity, make: Callable[[Destination], X]
+    ) -> None:
+        packages = logging.getLogger("opentelemetry")
+        if _COMPLAINTS not in packages.handlers:
+            packages.addHandler(_COMPLAINTS)
+            packages.propagate = False
+        self._destination = destination
+        self._resource = resource_of(identity)
+        _COMPLAINTS.clear()
+        self._exporter: X = make(destination)
+        if complaint := _COMPLAINTS.first():
+            logger.warning("sending to %s: %s", destination, complaint)
+
+    def shutdown(self) -> None:
+        """Abort an attempt under way, and close; may be called from any thread."""
+        self._exporter.shutdown()
+
+    def _problem(self) -> str:
+        return f"{self._destination}: {_COMPLAINTS.first() or 'no reason was given'}"
+
+
+class SpanSender(_Sender[SpanExporter]):
     """Makes spans of ended requests and sends them.
 
     Only one thread uses it, except for ``shutdown``.
     """
 
     def __init__(self, destination: Destination, identity: Identity) -> None:
-        """Make the exporter; the packages may raise any error for a wrong environment."""
-        self._destination = destination
-        self._resource = resource_of(identity)
-        self._complaints = complaints()
-        self._exporter = _made(_span_exporter, destination)
+        super().__init__(destination, identity, _span_exporter)
 
     def export(self, traces: list[RecordedTrace]) -> str:
         """Send requests; return the error, empty on success. May block without limit."""
-        self._complaints.clear()
+        _COMPLAINTS.clear()
         spans = [span for trace in traces for span in spans_of(trace, self._resource)]
-        if self._exporter.export(spans) is SpanExportResult.SUCCESS:
-            return ""
-        return f"{self._destination}: {self._complaints.first() or 'no reason was given'}"
-
-    def shutdown(self) -> None:
-        """Abort an attempt under way, and close; may be called from any thread."""
-        self._exporter.shutdown()
+        is_sent = self._exporter.export(spans) is SpanExportResult.SUCCESS
+        return "" if is_sent else self._problem()
 
 
-class MetricSender:
+class MetricSender(_Sender[MetricExporter]):
     """Makes metrics of points and sends them."""
 
     def __init__(self, destination: Destination, identity: Identity) -> None:
-        """Make the exporter; the packages may raise any error for a wrong environment."""
-        self._destination = destination
-        self._complaints = complaints()
-        self._exporter = _made(_metric_exporter, destination)
-        self._resource = resource_of(identity)
+        super().__init__(destination, identity, _metric_exporter)
 
     def export(self, points: list[Point], since: int, now: int) -> str:
         """Send points; return the error, empty on success. Blocks until the result is known.
 
         Arguments: as for ``metrics_of``.
         """
-        self._complaints.clear()
+        _COMPLAINTS.clear()
         data = metrics_of(points, self._resource, since, now)
-        if self._exporter.export(data, timeout_millis=_TIMEOUT) is MetricExportResult.SUCCESS:
-            return ""
-        return f"{self._destination}: {self._complaints.first() or 'no reason was given'}"
-
-    def shutdown(self) -> None:
-        """Abort an attempt under way, and close; may be called from any thread."""
-        self._exporter.shutdown()
-
-
-def _made(make: Callable[[Destination], T], destination: Destination) -> T:
-    """Make an exporter, and log its first complaint about the environment."""
-    complaints().clear()
-    exporter = make(destination)
-    if complaint := complaints().first():
-        logger.warning("sending to %s: %s", destination, complaint)
-    return exporter
+        result = self._exporter.export(data, timeout_millis=_TIMEOUT)
+        return "" if result is MetricExportResult.SUCCESS else self._problem()
 
 
 def _span_exporter(destination: Destination) -> SpanExporter:
@@ -153,52 +424,16 @@ def _metric_exporter(destination: Destination) -> MetricExporter:
     return Http(endpoint=destination.url)
 
 
-class Complaints(logging.Handler):
-    """Keeps the log lines of the packages: only they say why an export failed.
-
-    The packages log with each attempt. The activator logs one line now and then instead.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._by_thread: dict[int, str] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._by_thread.setdefault(threading.get_ident(), record.getMessage())
-
-    def clear(self) -> None:
-        """Remove the line of this thread."""
-        self._by_thread.pop(threading.get_ident(), None)
-
-    def first(self) -> str:
-        """Return the first line of this thread, or nothing; later lines repeat it."""
-        return self._by_thread.get(threading.get_ident(), "")
-
-
-_COMPLAINTS: Final = Complaints()
-
-
-def complaints() -> Complaints:
-    """Install the one handler for the log lines of the packages, and return it."""
-    packages = logging.getLogger("opentelemetry")
-    if _COMPLAINTS not in packages.handlers:
-        packages.addHandler(_COMPLAINTS)
-        packages.propagate = False
-    return _COMPLAINTS
-
-
 # -- points as OpenTelemetry's metrics ------------------------------------------------------------
 
 # Names and labels of ``families`` are OpenTelemetry's, with underscores for dots. A collector that
 # writes Prometheus' format restores the names of /metrics.
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
-_SCOPE: Final = "otel_scope_name"
+_SCOPE_LABEL: Final = "otel_scope_name"
 #: Scope of the metrics that Knative does not have.
 OWN_SCOPE: Final = "activator"
 _UNITS: Final = (("_seconds", "s"), ("_bytes", "By"))
-#: Labels whose OpenTelemetry names have underscores.
-_ATTRIBUTES: Final[Mapping[str, str]] = {"http_response_status_code": "http.response.status_code"}
 #: The activator keeps no minimum and no maximum. The encoder leaves out None.
 _UNKNOWN: Final[float] = None  # type: ignore[assignment] # optional on the wire, not in the type
 #: Labels whose attributes are numbers.
@@ -248,7 +483,7 @@ def name_and_unit(family: Family) -> tuple[str, str]:
 def _by_scope(points: Iterable[Point]) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
     for point in points:
-        found.setdefault(dict(point.labels).get(_SCOPE, OWN_SCOPE), []).append(point)
+        found.setdefault(dict(point.labels).get(_SCOPE_LABEL, OWN_SCOPE), []).append(point)
     return found
 
 
@@ -296,13 +531,12 @@ def _attributes(point: Point) -> dict[str, str | int]:
     return {
         _attribute(name): int(value) if name in _NUMBERS and value.isdigit() else value
         for name, value in point.labels
-        if name != _SCOPE
+        if name != _SCOPE_LABEL
     }
 
 
 def _attribute(name: str) -> str:
-    known = _ATTRIBUTES.get(name)
-    if known is not None:
-        return known
+    if name == "http_response_status_code":
+        return "http.response.status_code"
     dotted = ("kn_", "k8s_", "http_", "url_", "server_", "network_")
     return name.replace("_", ".") if name.startswith(dotted) else name

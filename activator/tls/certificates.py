@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from activator.settings.config import Settings
-from activator.settings.tls_parameters import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
+from activator.settings.values import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
 
 #: Names of protocols in a handshake (RFC 7301 section 6).
 HTTP1: Final = "http/1.1"

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from activator.knative.words import CERTIFICATE_SECRET, DATA_PLANE
-from activator.settings.tls_parameters import TlsParameterError, TlsParameters
+from activator.settings.values import TlsParameterError, TlsParameters
 from activator.tls.certificates import (
     HTTP1,
     HTTP2,

@@ -18,10 +18,9 @@ from uuid import uuid4
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from activator.autoscaler import wire
 from activator.lab.addresses import AddressPool
 from activator.lab.cluster import ToyCluster
-from activator.lab.control_plane.resources import (
+from activator.lab.control_plane.api import (
     BUILT_IN,
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -35,6 +34,7 @@ from activator.lab.control_plane.resources import (
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.objects import TCP_PROBE, Object, deployment, service
 from benchmarks.mixed.kinds import SCALED
+from tests.stats import decode
 
 #: The duration of a second in probes of the node's pods: kubelet's 10 s become 1 s.
 PACE: Final = 0.1
@@ -80,7 +80,7 @@ class Autoscaler:
         try:
             async for frame in connection:
                 if isinstance(frame, bytes):
-                    for name in wire.decode(frame)[1]:
+                    for name in decode(frame)[1]:
                         self.received[name] = monotonic()
         except ConnectionClosed:
             pass

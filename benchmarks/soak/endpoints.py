@@ -8,7 +8,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from activator.lab.control_plane.resources import ENDPOINTS, REVISIONS, SLICES, ApiKind
+from activator.lab.control_plane.api import ENDPOINTS, REVISIONS, SLICES, ApiKind
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.objects import Object, PodAddress, private_endpoints, revision
 from benchmarks.mixed.services import CONTAINER_CONCURRENCY

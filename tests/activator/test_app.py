@@ -20,7 +20,6 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from activator import app
 from activator.authorization import authorizer
-from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.runtime import Runtime
@@ -32,6 +31,7 @@ from tests.activator.discovery.recording import config_map
 from tests.conftest import on_uvloop
 from tests.ports import hold, port_of
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, until
+from tests.stats import decode
 from throttler.model import RevisionID
 
 pytestmark = [pytest.mark.e2e, on_uvloop]
@@ -670,7 +670,7 @@ class Autoscaler:
     async def _take(self, connection: ServerConnection) -> None:
         async for frame in connection:
             if isinstance(frame, bytes) and frame:
-                stats, pods = wire.decode(frame)
+                stats, pods = decode(frame)
                 self.stats += stats
                 self.pods |= pods
                 self._came.set()

@@ -435,6 +435,7 @@ async def test_requests_that_fail_together_are_one_event_and_all_are_counted() -
             {"status": 504, "reason": "response-late", "detail": None, "requests": 100},
         )
     ]
-    failures = world.driver.entries.failures_of(APP)
+    assert world.driver.entries.known(APP) is entry
+    failures = entry.failures
     assert failures.by_reason == {Reason.UPSTREAM_FAILED: 100, Reason.RESPONSE_LATE: 1}
-    assert world.driver.entries.failures_of(RevisionID("default", "nobody")).last is None
+    assert world.driver.entries.known(RevisionID("default", "nobody")) is None

@@ -23,8 +23,8 @@ from time import monotonic
 import uvloop
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
-from activator.lab.client import fetch
 from activator.lab.objects import revision
+from activator.lab.programs import fetch
 from tests.activator.discovery.recording import config_map
 from tests.activator.plain import objects as plain
 from tests.activator.scale.world import cluster, leader

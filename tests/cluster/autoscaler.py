@@ -10,7 +10,7 @@ import asyncio
 
 from websockets.asyncio.server import ServerConnection, serve
 
-from activator.autoscaler.wire import decode
+from tests.stats import decode
 
 
 async def receive(connection: ServerConnection) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from activator.lab.client import ClientResponse, SteadyTraffic, fetch, open_and_close
+from activator.lab.programs import ClientResponse, SteadyTraffic, fetch, open_and_close
 from tests.cluster import network
 from tests.cluster.control_plane import END_WITH_PARENT, URL, ControlPlane
 from tests.cluster.programs import assets, client

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from activator.lab.client import SteadyTraffic
+from activator.lab.programs import SteadyTraffic
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from activator.lab.client import fetch
+from activator.lab.programs import fetch
 from tests.ports import hold, port_of
 from tests.process import until
 from tests.programs import need

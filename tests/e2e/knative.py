@@ -15,9 +15,8 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
-from activator.lab.autoscaler import EPSILON
+from activator.lab.demo import EPSILON
 from activator.lab.http1 import PodRequest as PodRequest
 from activator.lab.objects import PodAddress, private_endpoints, revision
 from activator.lab.pod import Pod as SamplePod
@@ -32,6 +31,7 @@ from tests.activator.discovery.fake_api_server import (
 )
 from tests.ports import hold, port_of
 from tests.process import PATIENCE
+from tests.stats import decode
 from throttler.model import RevisionID
 
 #: Seconds without a request after which a service scales to zero (Knative: 60). The first report
@@ -342,7 +342,7 @@ class Autoscaler:
         if isinstance(frame, str):
             self.faults.append(f"a text frame: {frame!r}")
             return
-        stats, pod_names = wire.decode(frame)
+        stats, pod_names = decode(frame)
         if len(pod_names) != 1:
             self.faults.append(f"a frame of several pods: {pod_names}")
         pod_name = next(iter(pod_names))

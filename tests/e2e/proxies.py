@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from activator.lab.client import ClientResponse, fetch
 from activator.lab.objects import write_object
+from activator.lab.programs import ClientResponse, fetch
 from tests.manifests.test_examples import BACKEND, EXAMPLES, objects
 from tests.ports import hold, network, port_of
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, until

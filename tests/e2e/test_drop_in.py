@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from activator.lab.client import ClientResponse
+from activator.lab.programs import ClientResponse
 from tests.activator.discovery.fake_api_server import event, expired
 from tests.activator.discovery.recording import config_map
 from tests.e2e.ingress import HOST, REVISION, Ingress, need_nginx

@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from activator.lab.client import ClientResponse
+from activator.lab.programs import ClientResponse
 from tests.e2e.world import Pod, World
 from tests.process import PATIENCE, until
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from activator.lab import report
-from activator.lab.client import fetch
+from activator.lab import command
+from activator.lab.programs import fetch
 from activator.lab.scenario import Scenario, run_scenario
-from activator.lab.scenarios import SCENARIOS, plain_scaling
+from activator.lab.scenarios import SCENARIOS, plain
 from tests.process import PATIENCE, ROOT, addresses, until
 
 pytestmark = pytest.mark.e2e
@@ -27,10 +27,9 @@ SHORT = [scenario for scenario in SCENARIOS if not scenario.is_long]
 
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_scaling, "TIMES", 2)
-    monkeypatch.setattr(plain_scaling, "TAKEOVERS", 1)
+    monkeypatch.setattr(plain, "TIMES", 2)
     outcome = await run_scenario(scenario, addresses())
-    assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])
+    assert outcome.passed, "\n".join(["", *(row.plain for row in command.timeline(outcome))])
 
 
 COMMAND = """

@@ -9,8 +9,8 @@ from time import monotonic
 
 import pytest
 
-from activator.lab.client import ClientResponse
 from activator.lab.objects import PodAddress
+from activator.lab.programs import ClientResponse
 from tests.e2e.world import Pod, World, at
 
 pytestmark = pytest.mark.e2e

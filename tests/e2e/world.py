@@ -16,10 +16,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from activator.lab.client import ClientResponse, fetch
-from activator.lab.local_activator import LocalActivator
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions, pod_arguments
+from activator.lab.programs import ClientResponse, LocalActivator, fetch
 from tests.ports import network
 from tests.process import PATIENCE, ROOT
 

@@ -34,9 +34,9 @@ import websockets
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.client import fetch
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions
+from activator.lab.programs import fetch
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.scale.world import NAMESPACE, cluster
 from tests.e2e.world import Pod, at

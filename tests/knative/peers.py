@@ -8,11 +8,11 @@ import socket
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
-from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from tests.activator.proxy.world import Client as BytesClient
 from tests.knative.objects import NAME, NAMESPACE
 from tests.ports import hold, port_of
+from tests.stats import decode
 
 #: Seconds of the loop's time that a test waits for an event. This is longer than any timer of an
 #: activator with its default settings.
@@ -121,7 +121,7 @@ class Autoscaler:
         async for message in connection:
             self.messages.append(message)
             assert isinstance(message, bytes)
-            stats, pods = wire.decode(message)
+            stats, pods = decode(message)
             self.frames.append(stats)
             self.pods |= pods
             self._changed.set()

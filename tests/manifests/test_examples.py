@@ -16,7 +16,7 @@ from activator.objects.fields import ObjectKey, Problems, root
 from activator.objects.policies import unknown
 from activator.plain import annotations as plain
 from activator.plain.annotations import Annotations, Owner, Route, is_enabled
-from activator.scale.external_metrics.application import GROUP, GROUP_VERSION, METRIC, SERVICE
+from activator.scale.external_metrics import GROUP, GROUP_VERSION, METRIC, SERVICE
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.owners import HPA, WorkloadOwners
 from activator.scale.settings import load

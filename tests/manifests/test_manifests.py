@@ -15,7 +15,7 @@ import yaml
 
 from activator import __version__
 from activator.settings.config import load, settings_of
-from activator.telemetry import metric_push
+from activator.telemetry import otel
 from tests.manifests import knative
 from tests.manifests.kubectl import kustomize_command
 from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
@@ -248,7 +248,7 @@ def test_the_grace_period_holds_lame_duck_and_drain(objects: list[Object]) -> No
     pod = find(objects, "Deployment", "activator")["spec"]["template"]["spec"]
     # After the drain: last responses (1 s), the last open ports (2 s), the export of telemetry to a
     # hung collector; and as much again for a busy node.
-    rest = 2 * (1 + 2) + 2 * metric_push.FLUSH
+    rest = 2 * (1 + 2) + 2 * otel.FLUSH
     needed = settings.lame_duck + settings.drain_timeout + rest
     assert needed <= pod["terminationGracePeriodSeconds"]
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from activator.lab.control_plane.faults import Right
+from activator.lab.control_plane.api import REVISIONS, Right
 from activator.lab.control_plane.plane import PlaneCall
-from activator.lab.control_plane.resources import REVISIONS
 from tests.activator.discovery.fake_api_server import Call
 from tests.activator.scale.world import Cluster, leader, until
 from tests.conftest import on_uvloop

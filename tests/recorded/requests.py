@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
-from activator.lab.control_plane.reads import PlaneWatch
-from activator.lab.control_plane.resources import (
+from activator.lab.control_plane.api import (
     BUILT_IN,
     REVISIONS,
     SCALED_OBJECTS,
     ApiKind,
     ApiKinds,
+    PlaneResponse,
 )
-from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.store import PlaneWatch
 from tests.recorded.recording import load
 
 Object = dict[str, Any]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, SERVICES
-from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, SERVICES, Faults, Right
+from activator.lab.control_plane.plane import ControlPlane, PlaneServer
 from tests.manifests.kustomize import MANIFESTS, build
 from tests.manifests.test_rbac import grants
 from tests.recorded.conversation import SYSTEM, converse

@@ -14,8 +14,8 @@ from activator.discovery.dialect import Scope
 from activator.discovery.inventory import Inventory
 from activator.discovery.kinds import DIALECTS
 from activator.discovery.kubernetes import KubernetesWatch
-from activator.lab.control_plane.resources import BUILT_IN, REVISIONS, SCALED_OBJECTS, SERVICES
-from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.api import BUILT_IN, REVISIONS, SCALED_OBJECTS, SERVICES
+from activator.lab.control_plane.plane import PlaneServer
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.scale.world import until
 from tests.recorded.conversation import SYSTEM

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from activator.admin.views.fields import says
 from activator.build import Build
 
 
 class ObjectWarningView(TypedDict):
     """A problem of an object: the object is broken, or a part of it has no effect."""
 
-    kind: Annotated[str, says("kind of the object")]
-    namespace: Annotated[str, says("namespace of the object")]
-    name: Annotated[str, says("name of the object")]
+    kind: Annotated[str, "kind of the object"]
+    namespace: Annotated[str, "namespace of the object"]
+    name: Annotated[str, "name of the object"]
     reason: Annotated[
         str | None,
-        says(
-            "`invalid` for a broken object, or one with a wrong annotation; for a plain "
-            "Service another [reason](#annotations-of-a-service); else `null`"
-        ),
+        "`invalid` for a broken object, or one with a wrong annotation; for a plain "
+        "Service another [reason](#annotations-of-a-service); else `null`",
     ]
-    warning: Annotated[str, says("which part has no effect, and why, for people")]
+    warning: Annotated[str, "which part has no effect, and why, for people"]
 
 
 class WatchView(TypedDict):
@@ -29,92 +26,75 @@ class WatchView(TypedDict):
 
     ageSeconds: Annotated[
         float | None,
-        says(
-            "time since the API server last sent something for this kind, usually at most 60 s; "
-            "`null` for a kind that is optional and missing"
-        ),
+        "time since the API server last sent something for this kind, usually at most 60 s; "
+        "`null` for a kind that is optional and missing",
     ]
     error: Annotated[
         str | None,
-        says("why the watch fails now; `null` if it works. The last good state stays in force"),
+        "why the watch fails now; `null` if it works. The last good state stays in force",
     ]
-    drifted: Annotated[
-        int,
-        says("objects for which a self-check found a missed event, since the start"),
-    ]
+    drifted: Annotated[int, "objects for which a self-check found a missed event, since the start"]
 
 
 class ManifestsView(TypedDict):
     """The folder of objects, without a cluster."""
 
-    folder: Annotated[str, says("path of the folder")]
+    folder: Annotated[str, "path of the folder"]
     ageSeconds: Annotated[
-        float, says("time since the activator last read the folder, usually at most 5 s")
+        float, "time since the activator last read the folder, usually at most 5 s"
     ]
-    lastChangeSecondsAgo: Annotated[float, says("time since an object of the folder last changed")]
+    lastChangeSecondsAgo: Annotated[float, "time since an object of the folder last changed"]
 
 
 class AutoscalerView(TypedDict):
     """The link to an autoscaler: Knative's, or `activator scale`."""
 
-    connected: Annotated[bool, says("whether the connection to the autoscaler is open")]
+    connected: Annotated[bool, "whether the connection to the autoscaler is open"]
     ageSeconds: Annotated[
         float | None,
-        says(
-            "time since the activator last received something from the autoscaler, usually at most"
-            " 4 s; since the start if it never did"
-        ),
+        "time since the activator last received something from the autoscaler, usually at most"
+        " 4 s; since the start if it never did",
     ]
     lastSentSecondsAgo: Annotated[
-        float | None, says("time since the last report to the autoscaler; `null` if there was none")
+        float | None, "time since the last report to the autoscaler; `null` if there was none"
     ]
     lastError: Annotated[
-        str | None, says("why the last dial or connection failed; `null` if none failed")
+        str | None, "why the last dial or connection failed; `null` if none failed"
     ]
 
 
 class ActivatorView(TypedDict):
     """The activator that responds."""
 
-    podName: Annotated[str, says("name of the activator's pod")]
-    version: Annotated[str, says("version of the activator")]
+    podName: Annotated[str, "name of the activator's pod"]
+    version: Annotated[str, "version of the activator"]
     build: Annotated[
-        str,
-        says(
-            "`pure` if the source runs as it is, `compiled` if it runs as extension modules", Build
-        ),
+        str, "`pure` if the source runs as it is, `compiled` if it runs as extension modules", Build
     ]
-    uptimeSeconds: Annotated[float, says("time since the start of the process")]
-    ready: Annotated[bool, says("whether `GET /readyz` responds 200")]
-    notReadyReason: Annotated[str | None, says("why the activator is not ready; `null` if it is")]
+    uptimeSeconds: Annotated[float, "time since the start of the process"]
+    ready: Annotated[bool, "whether `GET /readyz` responds 200"]
+    notReadyReason: Annotated[str | None, "why the activator is not ready; `null` if it is"]
     manifestErrors: Annotated[
-        dict[str, str],
-        says("present errors in the files of `--manifests`, by path"),
+        dict[str, str], "present errors in the files of `--manifests`, by path"
     ]
     objectWarnings: Annotated[
         list[ObjectWarningView],
-        says(
-            "the valid objects that have no effect, such as Endpoints without a label; at most 100"
-        ),
+        "the valid objects that have no effect, such as Endpoints without a label; at most 100",
     ]
-    certificateWarnings: Annotated[list[str], says("certificates that expired, or will in 30 days")]
+    certificateWarnings: Annotated[list[str], "certificates that expired, or will in 30 days"]
     watches: Annotated[
         dict[str, WatchView],
-        says("the watches of a cluster, by kind of objects; empty without a cluster"),
+        "the watches of a cluster, by kind of objects; empty without a cluster",
     ]
-    manifests: Annotated[
-        ManifestsView | None, says("the folder of `--manifests`; `null` without it")
-    ]
+    manifests: Annotated[ManifestsView | None, "the folder of `--manifests`; `null` without it"]
     autoscaler: Annotated[
-        AutoscalerView | None, says("the link to Knative's autoscaler; `null` without one")
+        AutoscalerView | None, "the link to Knative's autoscaler; `null` without one"
     ]
     scaler: Annotated[
         AutoscalerView | None,
-        says("the link to `activator scale`, which scales Services; `null` without one"),
+        "the link to `activator scale`, which scales Services; `null` without one",
     ]
     scalerPage: Annotated[
-        str | None, says("address of the scaler's page for browsers; `null` if it is not set")
+        str | None, "address of the scaler's page for browsers; `null` if it is not set"
     ]
-    admission: Annotated[
-        str | None, says("address of the admission port; `null` without `--admit-port`")
-    ]
+    admission: Annotated[str | None, "address of the admission port; `null` without `--admit-port`"]

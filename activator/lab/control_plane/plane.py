@@ -1,4 +1,4 @@
-"""A control plane in memory: requests in, responses and watches out.
+"""A control plane in memory: requests in, responses and watches out; its socket, over HTTP/1.1.
 
 :mod:`.writes` creates and changes objects. This module decides what a request is, and whether the
 user may send it.
@@ -9,34 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.reads import PlaneWatch, listed, unparsed
-from activator.lab.control_plane.resources import (
-    ACCESS_REVIEWS,
-    BUILT_IN,
-    ApiKind,
-    ApiKinds,
-    ApiPath,
-    document,
-)
-from activator.lab.control_plane.status import (
-    JSON,
-    ApiError,
-    PageNotFound,
-    PlaneResponse,
-    forbidden,
-    internal,
-    no_resource,
-    unknown_format,
-)
-from activator.lab.control_plane.store import GarbageCollector, PlaneStore
-from activator.lab.control_plane.validation import ValidationRules
+from activator.lab.control_plane import api, store
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
+from activator.lab.http1 import BadRequest, RequestParser, render_chunk, render_head
 
 Object = dict[str, Any]
 
@@ -57,7 +39,7 @@ class PlaneRequest(NamedTuple):
     method: str
     target: str
     body: bytes = b""
-    content_type: str = JSON
+    content_type: str = api.JSON
     agent: str = ""
 
 
@@ -72,10 +54,10 @@ class PlaneCall(NamedTuple):
     subresource: str = ""
 
     @property
-    def right(self) -> Right:
+    def right(self) -> api.Right:
         """The right that the call needs."""
         rest = f"/{self.subresource}" if self.subresource else ""
-        return Right(self.verb, self.group, self.resource + rest)
+        return api.Right(self.verb, self.group, self.resource + rest)
 
 
 def utc_now() -> datetime:
@@ -93,21 +75,24 @@ class ControlPlane:
 
     def __init__(
         self,
-        resources: Iterable[ApiKind] = BUILT_IN,
-        rules: ValidationRules = ValidationRules(),  # noqa: B008  never changed
+        resources: Iterable[api.ApiKind] = api.BUILT_IN,
         clock: Callable[[], datetime] = utc_now,
+        *,
+        allows_loopback: bool = False,
     ) -> None:
         """
         Arguments:
+            allows_loopback: accept loopback addresses in EndpointSlices. Kubernetes refuses them.
+                The lab needs them, because its pods are processes of one machine.
             clock: the time of day, for times in objects.
         """
-        self.store = PlaneStore()
-        self.faults = Faults()
-        self.resources = ApiKinds(resources)
+        self.store = store.PlaneStore()
+        self.faults = api.Faults()
+        self.resources = api.ApiKinds(resources)
         self.calls: list[PlaneCall] = []
-        self._writes = Writes(self.store, self.faults, rules, clock)
-        self._garbage = GarbageCollector(self.store, partial(self.act, "delete"))
-        self._watches: set[PlaneWatch] = set()
+        self._writes = Writes(self.store, self.faults, clock, allows_loopback)
+        self._garbage = store.GarbageCollector(self.store, partial(self.act, "delete"))
+        self._watches: set[store.PlaneWatch] = set()
         self._on_away: list[Callable[[], object]] = []
 
     def close(self) -> None:
@@ -145,7 +130,7 @@ class ControlPlane:
     def act(
         self,
         verb: str,
-        resource: ApiKind,
+        resource: api.ApiKind,
         namespace: str,
         name: str = "",
         body: Object | None = None,
@@ -159,15 +144,15 @@ class ControlPlane:
         Raises:
             ApiError: the server refuses it.
         """
-        kind = MERGE_PATCH if verb == "patch" else JSON
-        context = WriteRequest(ApiPath(resource, namespace, name, subresource), {}, kind, "kube")
+        kind = MERGE_PATCH if verb == "patch" else api.JSON
+        context = WriteRequest(
+            api.ApiPath(resource, namespace, name, subresource), {}, kind, "kube"
+        )
         response = self._answered(verb, context, json.dumps(body or {}).encode())
         found: Object = json.loads(response.body)
         return found
 
-    async def send(
-        self, method: str, target: str, body: bytes = b"", content_type: str = JSON, agent: str = ""
-    ) -> PlaneResponse | PlaneWatch:
+    async def send(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 
         Raises:
@@ -177,16 +162,16 @@ class ControlPlane:
             await asyncio.sleep(self.faults.delay)
         if self.faults.is_away:
             raise ConnectionRefusedError("the API server is away")
-        return self.handle(PlaneRequest(method, target, body, content_type, agent))
+        return self.handle(request)
 
-    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    def handle(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, at once."""
         try:
             return self._handled(request)
-        except ApiError as error:
+        except api.ApiError as error:
             return error.response()
 
-    def released(self, watch: PlaneWatch) -> None:
+    def released(self, watch: store.PlaneWatch) -> None:
         """Close a watch whose client has left."""
         watch.close()
         self._watches.discard(watch)
@@ -196,23 +181,24 @@ class ControlPlane:
         """The number of open watches."""
         return len(self._watches)
 
-    def _handled(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    def _handled(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
         path, _, query_text = request.target.partition("?")
         path, query = unquote(path), dict(parse_qsl(query_text, keep_blank_values=True))
         if path in _HEALTH:
-            return PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
-        if request.method == "GET" and (found := document(self.resources, path)):
+            return api.PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
+        if request.method == "GET" and (found := api.document(self.resources, path)):
             return _json(found)
         place = self.resources.find(path)
         if place is None or request.method not in _VERBS:
-            raise PageNotFound
+            raise api.PageNotFound
         call = _call(request.method, place, query)
         self.calls.append(call)
         if request.content_type.startswith(_PROTOBUF):
-            raise unknown_format(JSON)
-        if place.resource == ACCESS_REVIEWS:
+            raise api.unknown_format(api.JSON)
+        if place.resource == api.ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
-        self._authorize(call, place)
+        if not self.faults.may(call.right):
+            raise api.forbidden(place._replace(name=call.name), self.faults.user, call.verb)
         scripted = self.faults.scripted(call.verb, call.right.resource)
         if scripted is not None:
             return scripted
@@ -221,13 +207,13 @@ class ControlPlane:
         context = WriteRequest(place, query, request.content_type, request.agent)
         return self._answered(call.verb, context, request.body)
 
-    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> PlaneResponse:
+    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> api.PlaneResponse:
         place, writes = context.place, self._writes
         if place.subresource and not (place.subresource == "scale" and place.resource.scalable):
-            raise no_resource()
+            raise api.no_resource()
         match verb:
             case "list":
-                return _json(listed(self.store, place, context.query))
+                return _json(store.listed(self.store, place, context.query))
             case "get":
                 found = writes.existing(place)
                 return _json(scale_of(place.resource, found) if place.subresource else found)
@@ -239,42 +225,31 @@ class ControlPlane:
                 return _json(writes.patch(context, body))
             case "delete":
                 return _json(writes.delete(context, body))
-        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
+        raise api.ApiError(405, "MethodNotAllowed", "the server does not allow this method")
 
-    def _authorize(self, call: PlaneCall, place: ApiPath) -> None:
-        if not self.faults.may(call.right):
-            raise forbidden(
-                place.resource,
-                call.name,
-                self.faults.user,
-                call.verb,
-                call.subresource,
-                call.namespace,
-            )
-
-    def _reviewed(self, review: Object) -> PlaneResponse:
+    def _reviewed(self, review: Object) -> api.PlaneResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         asked = {name: value for name, value in asked.items() if value}
         words = [asked.get(name, "") for name in ("verb", "group", "resource")]
         part = asked.get("subresource", "")
-        right = Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
+        right = api.Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
         status = {"allowed": self.faults.may(right)}
-        kind = {"kind": ACCESS_REVIEWS.kind, "apiVersion": ACCESS_REVIEWS.api_version}
+        kind = {"kind": api.ACCESS_REVIEWS.kind, "apiVersion": api.ACCESS_REVIEWS.api_version}
         spec = {"resourceAttributes": asked}
         return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
 
-    def _watch(self, place: ApiPath, query: dict[str, str]) -> PlaneWatch:
+    def _watch(self, place: api.ApiPath, query: dict[str, str]) -> store.PlaneWatch:
         if place.name:
             query = {**query, "fieldSelector": f"metadata.name={place.name}"}
         version = query.get("resourceVersion", "")
         if version and not version.isdigit():
-            raise internal(unparsed(version))
-        watch = PlaneWatch(self.store, place, query, self.faults.bookmark_period)
+            raise api.internal(store.unparsed(version))
+        watch = store.PlaneWatch(self.store, place, query, self.faults.bookmark_period)
         self._watches.add(watch)
         return watch
 
 
-def _call(method: str, place: ApiPath, query: dict[str, str]) -> PlaneCall:
+def _call(method: str, place: api.ApiPath, query: dict[str, str]) -> PlaneCall:
     verb = _VERBS[method]
     watches = query.get("watch") in ("true", "1")
     if method == "GET" and (watches or not place.name):
@@ -291,5 +266,133 @@ def _call(method: str, place: ApiPath, query: dict[str, str]) -> PlaneCall:
     )
 
 
-def _json(found: Object, status: int = 200) -> PlaneResponse:
-    return PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())
+def _json(found: Object, status: int = 200) -> api.PlaneResponse:
+    return api.PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())
+
+
+#: The file's name in the folder of `Server.write_kubeconfig`.
+KUBECONFIG: Final = "kubeconfig"
+_READ_BYTES: Final = 256 * 1024
+
+
+class PlaneServer:
+    """The sockets of one control plane.
+
+    Attributes:
+        host, port: where it listens; the port is set by `start`.
+    """
+
+    def __init__(self, plane: ControlPlane, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.host = host
+        self.port = port
+        self._plane = plane
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        plane.on_away(self._abort_all)
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address is in use.
+        """
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening, and break all connections."""
+        if self._server is not None:
+            self._server.close()
+        self._abort_all()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def write_kubeconfig(self, folder: Path) -> Path:
+        """Write a kubeconfig for this server into a folder, and return its path.
+
+        It is JSON, which is YAML too.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": {"server": f"http://{self.host}:{self.port}"}}],
+            "users": [{"name": "lab", "user": {"token": "lab"}}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+            "current-context": "lab",
+        }
+        path = folder / KUBECONFIG
+        path.write_text(json.dumps(config))
+        return path
+
+    def _abort_all(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._plane.faults.is_away:
+            writer.transport.abort()
+            return
+        self._writers.add(writer)
+        try:
+            await self._converse(reader, writer)
+        except (ConnectionError, BadRequest):
+            writer.transport.abort()
+        except asyncio.CancelledError:  # at the end of the program
+            # Python 3.11 would report a cancelled task as an error of the loop.
+            writer.transport.abort()
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        parser = RequestParser()
+        while data := await reader.read(_READ_BYTES):
+            for request in parser.feed(data):
+                kind, agent = request.header("content-type"), request.header("user-agent")
+                response = await self._plane.send(
+                    PlaneRequest(request.method, request.target, request.body, kind, agent)
+                )
+                if isinstance(response, store.PlaneWatch):
+                    await self._stream(response, reader, writer)
+                    return
+                headers = [
+                    ("Content-Type", response.content_type),
+                    ("Content-Length", str(len(response.body))),
+                ]
+                if response.retry_after:
+                    headers.append(("Retry-After", str(response.retry_after)))
+                writer.write(render_head(response.status, headers) + response.body)
+                await writer.drain()
+
+    async def _stream(
+        self, watch: store.PlaneWatch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Send a watch until it ends or the client closes the connection."""
+        head = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
+        writer.write(render_head(200, [*head, ("Connection", "close")]))
+        leaving = asyncio.ensure_future(_closed(reader, watch))
+        try:
+            async for line in watch.lines():
+                if writer.is_closing():
+                    return
+                writer.write(render_chunk(line))
+                await writer.drain()
+            if not writer.is_closing():
+                writer.write(render_chunk(b""))
+        finally:
+            self._plane.released(watch)
+            leaving.cancel()
+            with suppress(asyncio.CancelledError, ConnectionError):
+                await leaving
+
+
+async def _closed(reader: asyncio.StreamReader, watch: store.PlaneWatch) -> None:
+    """End a watch when its client closes the connection."""
+    try:
+        while await reader.read(_READ_BYTES):
+            pass
+    finally:
+        watch.close()

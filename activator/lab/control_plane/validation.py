@@ -11,19 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from activator.lab.control_plane.resources import (
-    DEPLOYMENTS,
-    EVENTS,
-    LEASES,
-    PODS,
-    REPLICA_SETS,
-    SERVICES,
-    SLICES,
-    STATEFUL_SETS,
-    ApiKind,
-)
+from activator.lab.control_plane import api
 from activator.lab.control_plane.store import matches
 
 Object = dict[str, Any]
@@ -37,7 +27,7 @@ _PROBE: Final = {
 }
 
 
-def fill(resource: ApiKind, found: Object) -> None:
+def fill(resource: api.ApiKind, found: Object) -> None:
     """Fill in an object's missing fields, and write empty lists as the server returns them."""
     if fills := _FILLERS.get(resource):
         fills(found)
@@ -103,14 +93,14 @@ def _fill_lease(found: Object) -> None:
     found.setdefault("spec", {})
 
 
-_FILLERS: Final[dict[ApiKind, Callable[[Object], None]]] = {
-    SERVICES: _fill_service,
-    PODS: _fill_pod,
-    DEPLOYMENTS: _fill_workload,
-    STATEFUL_SETS: _fill_stateful_set,
-    REPLICA_SETS: _fill_workload,
-    SLICES: _fill_slice,
-    LEASES: _fill_lease,
+_FILLERS: Final[dict[api.ApiKind, Callable[[Object], None]]] = {
+    api.SERVICES: _fill_service,
+    api.PODS: _fill_pod,
+    api.DEPLOYMENTS: _fill_workload,
+    api.STATEFUL_SETS: _fill_stateful_set,
+    api.REPLICA_SETS: _fill_workload,
+    api.SLICES: _fill_slice,
+    api.LEASES: _fill_lease,
 }
 
 
@@ -141,18 +131,7 @@ _LABEL_TEXT: Final = (
 )
 
 
-class ValidationRules(NamedTuple):
-    """The rules of one control plane.
-
-    Attributes:
-        allows_loopback: accept loopback addresses in EndpointSlices. Kubernetes refuses them. The
-            lab needs them, because its pods are processes of one machine.
-    """
-
-    allows_loopback: bool = False
-
-
-def wrong_type(resource: ApiKind, found: Object) -> str:
+def wrong_type(resource: api.ApiKind, found: Object) -> str:
     """Return why an object's JSON does not fit the kind's type; empty if it does."""
     version = found.get("metadata", {}).get("resourceVersion", "")
     if not isinstance(version, str):
@@ -173,11 +152,11 @@ def wrong_type(resource: ApiKind, found: Object) -> str:
     return ""
 
 
-def _times(resource: ApiKind, found: Object) -> Iterator[object]:
-    if resource == LEASES:
+def _times(resource: api.ApiKind, found: Object) -> Iterator[object]:
+    if resource == api.LEASES:
         spec = found.get("spec") or {}
         yield from (spec[name] for name in ("acquireTime", "renewTime") if spec.get(name))
-    if resource == EVENTS and found.get("eventTime"):
+    if resource == api.EVENTS and found.get("eventTime"):
         yield found["eventTime"]
 
 
@@ -189,7 +168,9 @@ def unmarshal(value: object, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
 
 
-def causes(resource: ApiKind, new: Object, old: Object | None, rules: ValidationRules) -> list[str]:
+def causes(
+    resource: api.ApiKind, new: Object, old: Object | None, allows_loopback: bool
+) -> list[str]:
     """Return why an object is refused, a text for each wrong field; empty if it is accepted.
 
     Arguments:
@@ -198,21 +179,21 @@ def causes(resource: ApiKind, new: Object, old: Object | None, rules: Validation
     """
     found = list(_metadata(resource, new))
     if check := _CHECKS.get(resource):
-        found += check(new, old, rules)
+        found += check(new, old, allows_loopback)
     return found
 
 
-def _metadata(resource: ApiKind, new: Object) -> Iterator[str]:
+def _metadata(resource: api.ApiKind, new: Object) -> Iterator[str]:
     name = new["metadata"].get("name", "")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
         return
-    pattern, text = (_LABEL, _LABEL_TEXT) if resource == SERVICES else (_NAME, _SUBDOMAIN)
+    pattern, text = (_LABEL, _LABEL_TEXT) if resource == api.SERVICES else (_NAME, _SUBDOMAIN)
     if not pattern.match(name):
         yield f'metadata.name: Invalid value: "{name}": {text}'
 
 
-def _service(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _service(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     spec = new["spec"]
     ports = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
@@ -233,7 +214,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _workload(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _workload(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     spec = new["spec"]
     if spec["replicas"] < 0:
         yield (
@@ -255,7 +236,7 @@ def _workload(new: Object, old: Object | None, rules: ValidationRules) -> Iterat
         yield f"spec.selector: Invalid value: {_json(spec['selector'])}: field is immutable"
 
 
-def _slice(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _slice(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     kind = new.get("addressType", "")
     if not kind:
         yield "addressType: Required value"
@@ -278,13 +259,13 @@ def _slice(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[
                 f"{_MOST_ADDRESSES} items"
             )
         for m, address in enumerate(addresses):
-            if kind != "FQDN" and (why := wrong_address(address, kind, rules)):
+            if kind != "FQDN" and (why := wrong_address(address, kind, allows_loopback)):
                 is_other = why.startswith("must be an IP")
                 where = f"endpoints[{n}].addresses" + ("" if is_other else f"[{m}]")
                 yield f'{where}: Invalid value: "{address}": {why}'
 
 
-def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
+def wrong_address(address: str, kind: str, allows_loopback: bool) -> str:
     """Return why an EndpointSlice of an address type cannot have an address; empty if it can."""
     if _LEADING_ZERO.search(address):
         return "must not have leading 0s"
@@ -296,7 +277,7 @@ def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
         return f"must be an {kind} address"
     if parsed.is_unspecified:
         return f"may not be unspecified ({parsed})"
-    if parsed.is_loopback and not rules.allows_loopback:
+    if parsed.is_loopback and not allows_loopback:
         return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
     if parsed.is_link_local:
         return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
@@ -305,7 +286,7 @@ def wrong_address(address: str, kind: str, rules: ValidationRules) -> str:
     return ""
 
 
-def _lease(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _lease(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     spec = new["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -318,7 +299,7 @@ def _lease(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[
         )
 
 
-def _event(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[str]:
+def _event(new: Object, old: Object | None, allows_loopback: bool) -> Iterator[str]:
     if not new.get("eventTime"):
         yield "eventTime: Required value"
     for name in ("reportingController", "reportingInstance", "action", "reason"):
@@ -340,11 +321,11 @@ def _event(new: Object, old: Object | None, rules: ValidationRules) -> Iterator[
                 yield f'{name}: Invalid value: "{new.get(name)}": field is immutable'
 
 
-_CHECKS: Final[dict[ApiKind, Callable[[Object, Object | None, ValidationRules], Iterator[str]]]] = {
-    SERVICES: _service,
-    DEPLOYMENTS: _workload,
-    STATEFUL_SETS: _workload,
-    SLICES: _slice,
-    LEASES: _lease,
-    EVENTS: _event,
+_CHECKS: Final[dict[api.ApiKind, Callable[[Object, Object | None, bool], Iterator[str]]]] = {
+    api.SERVICES: _service,
+    api.DEPLOYMENTS: _workload,
+    api.STATEFUL_SETS: _workload,
+    api.SLICES: _slice,
+    api.LEASES: _lease,
+    api.EVENTS: _event,
 }

@@ -9,34 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from activator.lab.control_plane.faults import Faults, Right
-from activator.lab.control_plane.resources import PODS, SLICES, ApiKind, ApiPath
-from activator.lab.control_plane.status import (
-    ApiError,
-    already_exists,
-    bad_request,
-    conflict,
-    forbidden,
-    internal,
-    invalid,
-    invalid_named,
-    not_found,
-    undecodable,
-    undecodable_patch,
-    unsupported,
-)
+from activator.lab.control_plane import api, validation
 from activator.lab.control_plane.store import PlaneStore
-from activator.lab.control_plane.validation import (
-    ValidationRules,
-    causes,
-    fill,
-    unmarshal,
-    wrong_type,
-)
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -58,7 +37,7 @@ _REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
 
 
 def record(
-    resource: ApiKind,
+    resource: api.ApiKind,
     new: Object,
     old: Object | None,
     manager: str,
@@ -107,7 +86,7 @@ def record(
 _SHARED: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(resource: ApiKind, found: Object, *, for_patch: bool = False) -> Object:
+def scale_of(resource: api.ApiKind, found: Object, *, for_patch: bool = False) -> Object:
     """Return an object's Scale. Replicas of 0 are left out, as the API server does.
 
     Arguments:
@@ -120,7 +99,7 @@ def scale_of(resource: ApiKind, found: Object, *, for_patch: bool = False) -> Ob
     if resource.is_custom and "replicas" not in spec and not for_patch:
         text = 'the spec replicas field ".spec.replicas" does not exist'
         details = {"causes": [{"message": text}]}
-        raise ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
+        raise api.ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
     metadata = found["metadata"]
     replicas = spec.get("replicas") or 0
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
@@ -147,11 +126,13 @@ def replicas_of(scale: Object) -> int:
     if replicas is None:
         return 0
     if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise undecodable_patch(unmarshal(replicas, "ScaleSpec.spec.replicas", "int32"))
+        raise api.undecodable_patch(
+            validation.unmarshal(replicas, "ScaleSpec.spec.replicas", "int32")
+        )
     if replicas < 0:
         name = scale["metadata"].get("name", "")
         why = f"spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid_named("Scale", "autoscaling", name, [why])
+        raise api.invalid_named("Scale", "autoscaling", name, [why])
     return replicas
 
 
@@ -159,13 +140,13 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 #: Metadata that only the server sets.
 _SERVER_SETS: Final = ("uid", "creationTimestamp", "generation", "deletionTimestamp")
 #: The right that OpenShift demands for addresses in EndpointSlices.
-_RESTRICTED: Final = Right("create", SLICES.group, "endpointslices/restricted")
+_RESTRICTED: Final = api.Right("create", api.SLICES.group, "endpointslices/restricted")
 
 
 class WriteRequest(NamedTuple):
     """What a write knows about its request."""
 
-    place: ApiPath
+    place: api.ApiPath
     query: Mapping[str, str]
     content_type: str
     agent: str
@@ -176,30 +157,24 @@ class WriteRequest(NamedTuple):
         return self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
 
 
+@dataclass(frozen=True, slots=True)
 class Writes:
-    """The writing part of one API server."""
+    """The writing part of one API server; its user may set EndpointSlices to loopback addresses."""
 
-    def __init__(
-        self,
-        store: PlaneStore,
-        faults: Faults,
-        rules: ValidationRules,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._faults = faults
-        self._rules = rules
-        self._clock = clock
+    store: PlaneStore
+    faults: api.Faults
+    clock: Callable[[], datetime]
+    allows_loopback: bool
 
-    def existing(self, place: ApiPath) -> Object:
+    def existing(self, place: api.ApiPath) -> Object:
         """Return a copy of an object.
 
         Raises:
             ApiError: it does not exist.
         """
-        found = self._store.get(place.resource, place.namespace, place.name)
+        found = self.store.get(place.resource, place.namespace, place.name)
         if found is None:
-            raise not_found(place.resource, place.name)
+            raise api.not_found(place.resource, place.name)
         return found
 
     def create(self, context: WriteRequest, body: bytes) -> Object:
@@ -210,24 +185,24 @@ class Writes:
         """
         place, new = context.place, decoded(body, context.place.resource.kind)
         resource = place.resource
-        if why := wrong_type(resource, new):
-            raise undecodable(resource, why)
+        if why := validation.wrong_type(resource, new):
+            raise api.undecodable(resource, why)
         metadata = _identified(resource, new, place.namespace)
         if metadata.get("resourceVersion"):
-            raise internal("resourceVersion should not be set on objects to be created")
+            raise api.internal("resourceVersion should not be set on objects to be created")
         if not metadata.get("name") and (prefix := metadata.get("generateName")):
             metadata["name"] = f"{prefix}{uuid4().hex[:5]}"
         for name in _SERVER_SETS:
             metadata.pop(name, None)
         self._check(resource, new, None)
-        if self._store.get(resource, place.namespace, metadata["name"]) is not None:
-            raise already_exists(resource, metadata["name"])
+        if self.store.get(resource, place.namespace, metadata["name"]) is not None:
+            raise api.already_exists(resource, metadata["name"])
         metadata["uid"] = str(uuid4())
         metadata["creationTimestamp"] = self._now()
         if resource.has_generation:
             metadata["generation"] = 1
         record(resource, new, None, context.manager, self._now())
-        return self._store.put(resource, new)
+        return self.store.put(resource, new)
 
     def update(self, context: WriteRequest, body: bytes) -> tuple[Object, int]:
         """Replace an object by that of a PUT; return the object and the status.
@@ -238,24 +213,24 @@ class Writes:
         place, new = context.place, decoded(body, context.place.resource.kind)
         if place.subresource:
             return self._scaled(context, self.existing(place), new), 200
-        if why := wrong_type(place.resource, new):
-            raise undecodable(place.resource, why)
+        if why := validation.wrong_type(place.resource, new):
+            raise api.undecodable(place.resource, why)
         metadata = _identified(place.resource, new, place.namespace)
         if metadata.get("name") != place.name:
-            raise bad_request(
+            raise api.bad_request(
                 f"the name of the object ({metadata.get('name')}) does not match the name on the "
                 f"URL ({place.name})"
             )
-        old = self._store.get(place.resource, place.namespace, place.name)
+        old = self.store.get(place.resource, place.namespace, place.name)
         if old is None and place.resource.put_creates:
             metadata.pop("resourceVersion", None)
             return self.create(context, json.dumps(new).encode()), 201
         if old is None:
-            raise not_found(place.resource, place.name)
+            raise api.not_found(place.resource, place.name)
         if not metadata.get("resourceVersion") and place.resource.needs_version:
             why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
             resource = place.resource
-            raise invalid_named(resource.plural, resource.group, place.name, [why])
+            raise api.invalid_named(resource.plural, resource.group, place.name, [why])
         return self._replaced(context, old, new), 200
 
     def patch(self, context: WriteRequest, body: bytes) -> Object:
@@ -265,17 +240,17 @@ class Writes:
             ApiError: the server refuses it, or it is another kind of patch.
         """
         if context.content_type.partition(";")[0] != MERGE_PATCH:
-            raise unsupported()
+            raise api.unsupported()
         place, change = context.place, decoded_patch(body)
         old = self.existing(place)
         if place.subresource:
             base = scale_of(place.resource, old, for_patch=True)
             return self._scaled(context, old, merge(base, change))
         new = merge(old, change)
-        if why := wrong_type(place.resource, new):
-            raise undecodable_patch(why)
+        if why := validation.wrong_type(place.resource, new):
+            raise api.undecodable_patch(why)
         if new["metadata"].get("name") != place.name:
-            raise bad_request("the name of the object does not match the name on the URL")
+            raise api.bad_request("the name of the object does not match the name on the URL")
         return self._replaced(context, old, new)
 
     def delete(self, context: WriteRequest, body: bytes) -> Object:
@@ -292,24 +267,23 @@ class Writes:
                 f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
                 "The object might have been deleted and then recreated"
             )
-            raise conflict(place.resource, place.name, why, place.resource.kind)
+            raise api.conflict(place.resource, place.name, why, place.resource.kind)
         grace = options.get("gracePeriodSeconds", context.query.get("gracePeriodSeconds"))
         metadata = old["metadata"]
         waits = metadata.get("finalizers") or (
-            place.resource == PODS and old["spec"].get("nodeName") and str(grace) != "0"
+            place.resource == api.PODS and old["spec"].get("nodeName") and str(grace) != "0"
         )
         if waits:
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = self._now()
                 seconds = old.get("spec", {}).get("terminationGracePeriodSeconds", 0)
                 metadata["deletionGracePeriodSeconds"] = seconds if grace is None else int(grace)
-                return self._store.put(place.resource, old)
+                return self.store.put(place.resource, old)
             return old
-        last = self._store.delete(place.resource, place.namespace, place.name)
+        last = self.store.delete(place.resource, place.namespace, place.name)
         if place.resource.returns_deleted:
             return last
-        details = {"name": place.name, "group": place.resource.group, "kind": place.resource.plural}
-        details = {key: value for key, value in details.items() if value}
+        details = api.details_of(place.resource, place.name)
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return {**status, "details": {**details, "uid": metadata["uid"]}}
 
@@ -317,7 +291,7 @@ class Writes:
         place = context.place
         version = (scale.get("metadata") or {}).get("resourceVersion", "")
         if not isinstance(version, str):
-            raise undecodable_patch(wrong_type(place.resource, scale))
+            raise api.undecodable_patch(validation.wrong_type(place.resource, scale))
         replicas = replicas_of(scale)
         new = deepcopy(old)
         new.setdefault("spec", {})["replicas"] = replicas
@@ -335,10 +309,10 @@ class Writes:
         if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
             plural = resource.plural + ("/scale" if scales else "")
             why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-            raise conflict(resource, place.name, f"Precondition failed: {why}", plural)
+            raise api.conflict(resource, place.name, f"Precondition failed: {why}", plural)
         self._expect_version(place, metadata.get("resourceVersion", ""), old)
-        if self._faults.takes_conflict(resource):
-            raise conflict(resource, place.name)
+        if self.faults.takes_conflict(resource):
+            raise api.conflict(resource, place.name)
         for name in _SERVER_SETS:
             metadata.pop(name, None)
             if name in old["metadata"]:
@@ -354,36 +328,35 @@ class Writes:
             return old
         waited = "deletionTimestamp" in metadata and old["metadata"].get("finalizers")
         if waited and not metadata.get("finalizers"):
-            return self._store.delete(resource, place.namespace, place.name)
-        return self._store.put(resource, new)
+            return self.store.delete(resource, place.namespace, place.name)
+        return self.store.put(resource, new)
 
-    def _expect_version(self, place: ApiPath, version: str, old: Object) -> None:
+    def _expect_version(self, place: api.ApiPath, version: str, old: Object) -> None:
         if not version:
             return
         if not version.isdigit():
-            raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            raise api.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         if version != old["metadata"]["resourceVersion"]:
-            raise conflict(place.resource, place.name)
+            raise api.conflict(place.resource, place.name)
 
-    def _check(self, resource: ApiKind, new: Object, old: Object | None) -> None:
-        fill(resource, new)
+    def _check(self, resource: api.ApiKind, new: Object, old: Object | None) -> None:
+        validation.fill(resource, new)
         metadata = new["metadata"]
         for name in ("labels", "annotations", "ownerReferences", "finalizers"):
             if name in metadata and not metadata[name]:
                 del metadata[name]
-        name = new["metadata"].get("name", "")
-        if found := causes(resource, new, old, self._rules):
-            raise invalid(resource, name, found)
-        if resource != SLICES or self._faults.may(_RESTRICTED):
+        name = metadata.get("name", "")
+        if found := validation.causes(resource, new, old, self.allows_loopback):
+            raise api.invalid(resource, name, found)
+        if resource != api.SLICES or self.faults.may(_RESTRICTED):
             return
         same = old is not None and all(new[part] == old[part] for part in ("endpoints", "ports"))
         if new["endpoints"] and not same:
-            namespace = new["metadata"].get("namespace", "")
-            user = self._faults.user
-            raise forbidden(resource, name, user, "create", "restricted", namespace)
+            place = api.ApiPath(resource, metadata.get("namespace", ""), name, "restricted")
+            raise api.forbidden(place, self.faults.user, "create")
 
     def _now(self) -> str:
-        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _content(found: Object) -> Object:
@@ -400,11 +373,11 @@ def decoded_patch(body: bytes) -> Object:
     try:
         found = json.loads(body)
     except ValueError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+        raise api.bad_request(f"error decoding patch: {error}") from None
     if not isinstance(found, dict):
         kind = {list: "array", str: "string", bool: "bool"}.get(type(found), "number")
         why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding patch: {why}")
+        raise api.bad_request(f"error decoding patch: {why}")
     return found
 
 
@@ -424,23 +397,23 @@ def decoded(body: bytes, kind: str = "") -> Object:
         found, why = None, str(error)
     if not isinstance(found, dict):
         text = f"the object provided is unrecognized (must be of type {kind})"
-        raise bad_request(f"{text}: couldn't get version/kind; json parse error: {why}")
+        raise api.bad_request(f"{text}: couldn't get version/kind; json parse error: {why}")
     return found
 
 
-def _identified(resource: ApiKind, new: Object, namespace: str) -> Object:
+def _identified(resource: api.ApiKind, new: Object, namespace: str) -> Object:
     """Set an object's kind and namespace, and return its metadata."""
     kind, version = new.get("kind", resource.kind), new.get("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):
         found, wanted = version.replace("/", "."), resource.group or "core"
         why = f"converting ({found}.{kind}) to ({wanted}.{resource.kind}): unknown conversion"
-        raise bad_request(
+        raise api.bad_request(
             f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}'
         )
     new["kind"], new["apiVersion"] = resource.kind, resource.api_version
     metadata: Object = new.setdefault("metadata", {})
     if metadata.get("namespace", namespace) != namespace:
-        raise bad_request(
+        raise api.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     if resource.namespaced:

@@ -6,17 +6,25 @@ import asyncio
 import time
 from dataclasses import replace
 
-from activator.lab.client import SteadyTraffic
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle, PodHandle, View
 from activator.lab.kubelet import KubeletStep, ProbedContainer, Probes
-from activator.lab.scenario import Scenario
+from activator.lab.programs import SteadyTraffic
+from activator.lab.scenario import scenario
 
 UNKNOWN = 'Error getting active endpoint: revision.serving.knative.dev "nobody" not found'
 
 
+@scenario(7, "first-start")
 async def first_start(lab: Environment) -> None:
-    """Run scenario 7: a revision that was never ready, and one that does not exist."""
+    """The first start of a revision.
+
+    Knative: returns 404 for a revision that does not exist, and queues requests for one without
+    a pod. No route leads to a revision before its first pod is ready.
+
+    Here: the same 404, word for word; queued requests go to the pod as soon as the activator's
+    probe passes, before Kubernetes lists the pod as ready.
+    """
     response = await lab.request("nobody")
     lab.expect(
         "a revision that does not exist gets 404, with Knative's text",
@@ -30,24 +38,11 @@ async def first_start(lab: Environment) -> None:
 
     (pod,) = app.start_pods()
     pod.process.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
-    response = await waiting
-    lab.expect_200("the new pod responds to the queued request", response)
-    lab.expect("before Kubernetes lists the pod as ready", not pod.listed_ready)
+    lab.expect_200("the new pod responds to the queued request", await waiting)
+    lab.expect("before Kubernetes lists the pod as ready", not pod.process.ready)
     lab.expect_used_early(await app.view())
     pod.process.resume(KubeletStep.CHECK)
     await app.until_ready()
-
-
-FIRST_START = Scenario(
-    7,
-    "first-start",
-    "The first start of a revision",
-    knative="returns 404 for a revision that does not exist, and queues requests for one without "
-    "a pod. No route leads to a revision before its first pod is ready.",
-    here="the same 404, word for word; queued requests go to the pod as soon as the activator's "
-    "probe passes, before Kubernetes lists the pod as ready.",
-    script=first_start,
-)
 
 
 #: Ten times as fast as in a cluster with checks every 5 s, 30 s of grace and 1 s for the start.
@@ -55,8 +50,16 @@ PROBES = Probes(0.5, liveness=ProbedContainer.WHOLE, restart_after=3.1)
 CONCURRENCY = 10
 
 
+@scenario(9, "stale-endpoints")
 async def stale_endpoints(lab: Environment) -> None:
-    """Run scenario 9: Endpoints still lists a pod that kubelet is killing."""
+    """Liveness of one of three pods fails; Endpoints still lists it (ten times as fast).
+
+    Knative: sends a third of all requests to a dead container for 31 s: Endpoints removes the
+    address when the new container has started.
+
+    Here: after the first refused connection, the pod gets no request until the activator's
+    probe passes; no client sees an error.
+    """
     app = await lab.deploy(pods=3, probes=PROBES, container_concurrency=CONCURRENCY, timeout=20)
     pod = app.pods[0]
     pod.process.pause(KubeletStep.RESTART)
@@ -72,7 +75,7 @@ async def stale_endpoints(lab: Environment) -> None:
         left = view["capacity"]
         lab.expect_equal("the capacity is that of two pods", left, 2 * CONCURRENCY)
         await load.more(40)
-        lab.expect("Kubernetes still lists it as ready", pod.listed_ready)
+        lab.expect("Kubernetes still lists it as ready", pod.process.ready)
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         dead = time.monotonic() - died
@@ -86,7 +89,7 @@ async def stale_endpoints(lab: Environment) -> None:
 
 
 def _of(view: View, pod: PodHandle) -> View:
-    found: View = next(each for each in view["pods"] if each["uid"] == pod.uid)
+    found: View = next(each for each in view["pods"] if each["uid"] == pod.process.uid)
     return found
 
 
@@ -103,23 +106,17 @@ def _check_load(lab: Environment, load: SteadyTraffic, dead: float) -> None:
     lab.expect(f"and none waits for {soon:.1f} s", slowest < soon, f"{slowest:.2f} s")
 
 
-STALE_ENDPOINTS = Scenario(
-    9,
-    "stale-endpoints",
-    "Liveness of one of three pods fails; Endpoints still lists it (ten times as fast)",
-    knative="sends a third of all requests to a dead container for 31 s: Endpoints removes the "
-    "address when the new container has started.",
-    here="after the first refused connection, the pod gets no request until the activator's probe "
-    "passes; no client sees an error.",
-    script=stale_endpoints,
-)
-
-
 SLOW = "/sleep?ms=1500"
 
 
+@scenario(12, "drain")
 async def drain(lab: Environment) -> None:
-    """Run scenario 12: a pod terminates while it has requests."""
+    """A pod terminates while it has requests.
+
+    Knative: lets the requests finish and sends the pod no others.
+
+    Here: the same.
+    """
     app = await lab.deploy(pods=2, timeout=20)
     leaving, staying = app.pods
     slow = [lab.start_request(app, SLOW) for _ in range(2)]
@@ -129,7 +126,7 @@ async def drain(lab: Environment) -> None:
     leaving.terminate()
 
     def is_known(view: View) -> bool:
-        return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.uid)
+        return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.process.uid)
 
     await app.until_view(f"the activator sends no request to {leaving.name}", is_known)
     before = await leaving.requests()
@@ -151,18 +148,16 @@ def _pod(greeting: str) -> str:
     return greeting.removeprefix("Hello from ").partition(",")[0]
 
 
-DRAIN = Scenario(
-    12,
-    "drain",
-    "A pod terminates while it has requests",
-    knative="lets the requests finish and sends the pod no others.",
-    here="the same.",
-    script=drain,
-)
-
-
+@scenario(2, "liveness")
 async def liveness(lab: Environment) -> None:
-    """Run scenario 2: the only container restarts, and its queue-proxy cannot detect that."""
+    """An exec liveness probe fails, and the only container restarts.
+
+    Knative: passes on 502 connection refused for the 5 s of the restart; it does not probe a
+    healthy pod again.
+
+    Here: a GET that did not reach the application returns to the front of the queue, and gets
+    its response after the restart. A POST is never sent twice.
+    """
     probes = replace(QUICK, liveness=ProbedContainer.APPLICATION, restart_after=0.5)
     app = await lab.deploy(probes=probes, pod={"blind": True}, timeout=20)
     (pod,) = app.pods
@@ -179,8 +174,8 @@ async def liveness(lab: Environment) -> None:
             direct.status == 502 and "connection refused" in direct.body,
             direct,
         )
-        lab.expect("Kubernetes still lists the pod as ready", pod.listed_ready)
-        post = lab.start_request(app, "/", "POST", {"x-request-id": "post-1"})
+        lab.expect("Kubernetes still lists the pod as ready", pod.process.ready)
+        post = lab.start_request(app, "/", "POST", headers={"x-request-id": "post-1"})
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         await load.more(20)
@@ -194,24 +189,20 @@ def _check_post(lab: Environment, status: int, counters: dict[str, object]) -> N
     lab.expect("a POST gets the pod's response, or its 502", status in (200, 502), status)
 
 
-LIVENESS = Scenario(
-    2,
-    "liveness",
-    "An exec liveness probe fails, and the only container restarts",
-    knative="passes on 502 connection refused for the 5 s of the restart; it does not probe a "
-    "healthy pod again.",
-    here="a GET that did not reach the application returns to the front of the queue, and gets "
-    "its response after the restart. A POST is never sent twice.",
-    script=liveness,
-)
-
-
 #: Longer than kubelet needs to detect a dead container and kill it.
 SLOWER = "/sleep?ms=2500"
 
 
+@scenario(3, "serving-container")
 async def serving_container(lab: Environment) -> None:
-    """Run scenario 3: the serving container of one of two pods restarts while it has requests."""
+    """Liveness of the serving container fails, with two containers.
+
+    Knative: passes on 502 connection refused or 503 Service Unavailable; queue-proxy reports
+    ready (200) all the time.
+
+    Here: no GET is lost, not even one in flight in the killed container: the other pod gets it.
+    No application gets a POST twice.
+    """
     probes = replace(QUICK, liveness=ProbedContainer.APPLICATION, restart_after=0.5)
     app = await lab.deploy(pods=2, probes=probes, pod={"blind": True}, sidecar={}, timeout=20)
     pod, other = app.pods
@@ -249,20 +240,15 @@ async def _check_requests(lab: Environment, app: AppHandle, load: SteadyTraffic)
     lab.expect("no application gets a POST twice, nor do two get one", not twice, twice)
 
 
-SERVING_CONTAINER = Scenario(
-    3,
-    "serving-container",
-    "Liveness of the serving container fails, with two containers",
-    knative="passes on 502 connection refused or 503 Service Unavailable; queue-proxy reports "
-    "ready (200) all the time.",
-    here="no GET is lost, not even one in flight in the killed container: the other pod gets it. "
-    "No application gets a POST twice.",
-    script=serving_container,
-)
-
-
+@scenario(4, "sidecar-liveness")
 async def sidecar_liveness(lab: Environment) -> None:
-    """Run scenario 4: only the sidecar restarts; the serving container stays."""
+    """Liveness of a sidecar fails.
+
+    Knative: sends requests to the pod; whether a client sees an error depends on the sidecar.
+
+    Here: no request is lost: queue-proxy reports the serving container as ready, and the API
+    shows that Kubernetes does not.
+    """
     probes = replace(QUICK, liveness=ProbedContainer.SIDECAR)
     app = await lab.deploy(probes=probes, sidecar={}, timeout=20)
     (pod,) = app.pods
@@ -280,14 +266,3 @@ async def sidecar_liveness(lab: Environment) -> None:
         lab.expect_only_200(f"each {method} gets 200", load, method)
     twice = (await pod.counters())["postsSeenTwice"]
     lab.expect_equal("no POST reaches the pod twice", twice, [])
-
-
-SIDECAR_LIVENESS = Scenario(
-    4,
-    "sidecar-liveness",
-    "Liveness of a sidecar fails",
-    knative="sends requests to the pod; whether a client sees an error depends on the sidecar.",
-    here="no request is lost: queue-proxy reports the serving container as ready, and the API "
-    "shows that Kubernetes does not.",
-    script=sidecar_liveness,
-)

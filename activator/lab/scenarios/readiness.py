@@ -6,23 +6,29 @@ import asyncio
 import time
 from dataclasses import replace
 
-from activator.lab.client import fetch, open_and_close
 from activator.lab.environment import QUICK, Environment
 from activator.lab.handles import AppHandle, View
 from activator.lab.kubelet import KubeletStep
-from activator.lab.scenario import Scenario
+from activator.lab.programs import fetch, open_and_close
+from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
 
 TIMEOUT = 3
 
 
+@scenario(1, "exec-readiness")
 async def exec_readiness(lab: Environment) -> None:
-    """Run scenario 1: a failing exec readiness probe, which queue-proxy cannot run."""
+    """An exec readiness probe fails, with one container.
+
+    Knative: queues each request until the pod is ready again, or returns 504 without a reason.
+
+    Here: the same for requests: for an exec probe, only Kubernetes' list counts. The 504 and
+    the API give the reason.
+    """
     probes = replace(QUICK, exec_readiness=True)
     app = await lab.deploy(probes=probes, pod={"blind": True}, exec_readiness=True, timeout=TIMEOUT)
     (pod,) = app.pods
-    response = await lab.request(app)
-    lab.expect_200("while the probe passes, a request gets 200", response)
+    lab.expect_200("while the probe passes, a request gets 200", await lab.request(app))
 
     await pod.switch("Exec", "its exec readiness probe begins to fail")
     await app.until_view(
@@ -47,8 +53,7 @@ async def exec_readiness(lab: Environment) -> None:
     waiting = lab.start_request(app)
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Exec", "its exec readiness probe passes again")
-    response = await waiting
-    lab.expect_200("the queued request gets 200 when the probe passes again", response)
+    lab.expect_200("the queued request gets 200 when the probe passes again", await waiting)
 
 
 def _has_decided(view: View) -> bool:
@@ -58,23 +63,19 @@ def _has_decided(view: View) -> bool:
     return said == ["not-ready", "passed", "wait", "exec-readiness-probe"]
 
 
-EXEC_READINESS = Scenario(
-    1,
-    "exec-readiness",
-    "An exec readiness probe fails, with one container",
-    knative="queues each request until the pod is ready again, or returns 504 without a reason.",
-    here="the same for requests: for an exec probe, only Kubernetes' list counts. The 504 "
-    "and the API give the reason.",
-    script=exec_readiness,
-)
-
-
 #: Each request gets one of these statuses, so that the test can distinguish them.
 STATUSES = (201, 202, 203, 206)
 
 
+@scenario(5, "readiness")
 async def readiness(lab: Environment) -> None:
-    """Run scenario 5: the serving container is not ready, and queue-proxy reports it."""
+    """Readiness of the serving container fails, with two containers.
+
+    Knative: queues requests: no backend, capacity 0. They time out, or get responses when the
+    probe passes again.
+
+    Here: the same, in the order of their arrival, as soon as the probe passes.
+    """
     app = await lab.deploy(
         pod={"container_concurrency": 1}, container_concurrency=1, sidecar={}, timeout=20
     )
@@ -111,23 +112,21 @@ async def _until_queued(app: AppHandle, count: int) -> None:
     await app.until_view(what, lambda view: view["queued"] == count)
 
 
-READINESS = Scenario(
-    5,
-    "readiness",
-    "Readiness of the serving container fails, with two containers",
-    knative="queues requests: no backend, capacity 0. They time out, or get responses when the "
-    "probe passes again.",
-    here="the same, in the order of their arrival, as soon as the probe passes.",
-    script=readiness,
-)
-
-
 ANNOTATION = "activator.dev/readiness-policy"
 SIDECAR = {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8099}}}
 
 
+@scenario(6, "sidecar-readiness")
 async def sidecar_readiness(lab: Environment) -> None:
-    """Run scenario 6: a sidecar is not ready, which an older queue-proxy does not poll."""
+    """Readiness of a sidecar fails, with two containers.
+
+    Knative: queues requests if queue-proxy polls the sidecar. An older queue-proxy does not:
+    requests still go to the pod, although they should wait.
+
+    Here: requests go to the pod as soon as queue-proxy reports the sidecar as ready again. For
+    an older queue-proxy, the readiness policy kubernetes also requires that Kubernetes lists
+    the pod as ready.
+    """
     polled, older, policy = await asyncio.gather(
         _deploy(lab, "polled", polls_sidecar=True),
         _deploy(lab, "older"),
@@ -140,8 +139,7 @@ async def sidecar_readiness(lab: Environment) -> None:
     await _queue_proxy_must_say(lab, polled, 503)
     await _queue_proxy_must_say(lab, older, 200)
 
-    response = await lab.request(older)
-    lab.expect_200("by default, requests go to the pod of older", response)
+    lab.expect_200("by default, requests go to the pod of older", await lab.request(older))
     polled.pods[0].process.pause(
         KubeletStep.CHECK
     )  # so that Kubernetes still lists it as not ready
@@ -182,54 +180,34 @@ async def _must_wait(lab: Environment, app: AppHandle, rule: str) -> None:
     before = await app.pods[0].requests()
     lab.expect_equal(f"the pod of {app.name} gets no request", before, 0)
     await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar passes again")
-    response = await waiting
-    lab.expect_200("the request gets 200 when the sidecar is ready again", response)
+    lab.expect_200("the request gets 200 when the sidecar is ready again", await waiting)
 
 
-SIDECAR_READINESS = Scenario(
-    6,
-    "sidecar-readiness",
-    "Readiness of a sidecar fails, with two containers",
-    knative="queues requests if queue-proxy polls the sidecar. An older queue-proxy does not: "
-    "requests still go to the pod, although they should wait.",
-    here="requests go to the pod as soon as queue-proxy reports the sidecar as ready again. For an "
-    "older queue-proxy, the readiness policy kubernetes also requires that Kubernetes lists the "
-    "pod as ready.",
-    script=sidecar_readiness,
-)
-
-
+@scenario(8, "other-port")
 async def other_port(lab: Environment) -> None:
-    """Run scenario 8: the readiness probe goes to another port than requests."""
+    """The readiness probe uses another port than requests.
+
+    Knative: probes only queue-proxy, which probes that port.
+
+    Here: the same: it probes queue-proxy at the port in Endpoints.
+    """
     app = await lab.deploy(pod={"readiness_port": 0}, readiness_port=8090, timeout=20)
     (pod,) = app.pods
-    response = await lab.request(app)
-    lab.expect_200("a request gets 200", response)
+    lab.expect_200("a request gets 200", await lab.request(app))
 
     await pod.switch("Ready", "its readiness probe, on a port of its own, begins to fail")
     await app.until_kubernetes("not-ready", "Kubernetes lists its pod as not ready")
     waiting = lab.start_request(app)
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Ready", "its readiness probe passes again")
-    response = await waiting
-    lab.expect_200("the queued request gets 200 when the probe passes again", response)
+    lab.expect_200("the queued request gets 200 when the probe passes again", await waiting)
 
     counters = await pod.counters()
     asked = counters["lastProbes"].get("Knative-Activator-Probe", [])
-    host = f"Host: {pod.options.address}:{pod.options.port}"
+    host = f"Host: {pod.process.options.address}:{pod.process.options.port}"
     lab.expect("the activator probes queue-proxy, on the port in Endpoints", host in asked, asked)
     elsewhere = counters["atReadinessPort"]
     lab.expect_equal("and does not probe the application's own port", elsewhere, 0)
-
-
-OTHER_PORT = Scenario(
-    8,
-    "other-port",
-    "The readiness probe uses another port than requests",
-    knative="probes only queue-proxy, which probes that port.",
-    here="the same: it probes queue-proxy at the port in Endpoints.",
-    script=other_port,
-)
 
 
 #: Connections of a load balancer's TCP probe.
@@ -237,8 +215,14 @@ CONNECTIONS = 20
 KUBELET = {"User-Agent": "kube-probe/1.29", "Accept": "*/*", "Connection": "close"}
 
 
+@scenario(10, "probes-of-others")
 async def probes_of_others(lab: Environment) -> None:
-    """Run scenario 10: probes of kubelet, of cloud load balancers, and of the activator."""
+    """Probes of kubelet and of a cloud load balancer.
+
+    Knative: responds to kubelet itself, at any path, and ignores connections without a byte.
+
+    Here: the same; its own probe of a pod has the form that queue-proxy expects.
+    """
     app = await lab.deploy(timeout=20)
     (pod,) = app.pods
     before = await pod.requests()
@@ -248,8 +232,7 @@ async def probes_of_others(lab: Environment) -> None:
     extra = counters["requests"] - before
     lab.expect("none of these probes reaches a pod", extra == 0, f"{extra} requests")
 
-    response = await lab.request(app)
-    lab.expect_200("a request still gets 200", response)
+    lab.expect_200("a request still gets 200", await lab.request(app))
     probes = counters["lastProbes"]
     ours = probes.get("Knative-Activator-Probe", [])
     known = {"GET /healthz", "K-Network-Probe: queue", "User-Agent: Knative-Activator-Probe"}
@@ -286,23 +269,19 @@ async def _as_load_balancer(lab: Environment, app: AppHandle) -> None:
     lab.expect_equal("and do not count as requests", held, (0, 0))
 
 
-PROBES_OF_OTHERS = Scenario(
-    10,
-    "probes-of-others",
-    "Probes of kubelet and of a cloud load balancer",
-    knative="responds to kubelet itself, at any path, and ignores connections without a byte.",
-    here="the same; its own probe of a pod has the form that queue-proxy expects.",
-    script=probes_of_others,
-)
-
-
 HASH = "cafe0123"
 PROBE = {"User-Agent": "Knative-Ingress-Probe", "K-Network-Probe": "probe", "K-Network-Hash": HASH}
 TARGETS = ("/healthz", "/USN/42/orders", "/")
 
 
+@scenario(11, "ingress-probe")
 async def ingress_probe(lab: Environment) -> None:
-    """Run scenario 11: an ingress checks whether its configuration has arrived."""
+    """The ingress's own readiness probe.
+
+    Knative: returns 200 with the hash at any path; with a 404, an ingress never becomes ready.
+
+    Here: the same, for any host: of a revision with pods, without pods, or unknown.
+    """
     app = await lab.deploy(timeout=20)
     asleep = await lab.deploy("asleep", pods=0, timeout=20)
     (pod,) = app.pods
@@ -325,13 +304,3 @@ async def _must_echo(lab: Environment, app: AppHandle | str, target: str) -> Non
         (response.status, response.headers.get("k-network-hash")) == (200, HASH),
         response,
     )
-
-
-INGRESS_PROBE = Scenario(
-    11,
-    "ingress-probe",
-    "The ingress's own readiness probe",
-    knative="returns 200 with the hash at any path; with a 404, an ingress never becomes ready.",
-    here="the same, for any host: of a revision with pods, without pods, or unknown.",
-    script=ingress_probe,
-)

@@ -19,13 +19,13 @@ from activator.admin.http_application import (
     METRICS_TYPE,
     OwnHosts,
     application,
+    encode,
     problem,
 )
-from activator.admin.streaming import encode
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.reasons import QUIET, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 _INDEX: Final = """activator scale, pod {pod}
 
@@ -91,7 +91,7 @@ class _Handlers:
         return _json(self._scaler.services(query))
 
     async def service(self, request: Request) -> Response:
-        name = Name(request.path_params["namespace"], request.path_params["name"])
+        name = ServiceName(request.path_params["namespace"], request.path_params["name"])
         found = self._scaler.service(name)
         if found is not None:
             return _json(found)
@@ -144,7 +144,5 @@ SHARED: Final = frozenset(
 def files() -> dict[str, assets.Asset]:
     """Return the files by path below ``/dashboard/``; takes some milliseconds."""
     return assets.chosen(
-        INDEX,
-        lambda path: path in SHARED or path.startswith(assets.SCALER),
-        {REASONS: script()},
+        INDEX, lambda path: path in SHARED or path.startswith(assets.SCALER), {REASONS: script()}
     )

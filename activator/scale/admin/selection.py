@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from activator.scale import reasons
 from activator.scale.decisions.plan import WorkloadPhase
 from activator.scale.decisions.record import Record
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 
 #: Most digits of a number in a query.
 _DIGITS: Final = 9
@@ -66,7 +66,7 @@ class Selection(NamedTuple):
         load: their requests in flight or queued.
     """
 
-    services: list[tuple[Name, Record]]
+    services: list[tuple[ServiceName, Record]]
     matching: int
     known: int
     phases: Mapping[str, int]
@@ -110,7 +110,7 @@ def _number(params: Mapping[str, str], name: str) -> int | None:
 
 
 def select(
-    records: Iterable[tuple[Name, Record]], loads: Loads, query: Query, now: float
+    records: Iterable[tuple[ServiceName, Record]], loads: Loads, query: Query, now: float
 ) -> Selection:
     """Return the Services that a query wants, and sums over all.
 
@@ -139,7 +139,7 @@ def has_problem(record: Record) -> bool:
     return bool(facts.findings or facts.service.warnings) or _reason(record) not in reasons.QUIET
 
 
-def _is_wanted(name: Name, record: Record, query: Query) -> bool:
+def _is_wanted(name: ServiceName, record: Record, query: Query) -> bool:
     if query.namespace not in ("", name.namespace):
         return False
     if query.problems and not has_problem(record):

@@ -7,8 +7,8 @@ families, and one line for each value.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
 
 from activator import __version__
 from activator.kpa.decision import SENTENCES as RULES
@@ -18,17 +18,15 @@ from activator.records.counters import Histogram
 from activator.scale import families as f
 from activator.scale import reasons
 from activator.scale.admin.selection import Query, select
-from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
-from activator.scale.decisions.engine import Engine
 from activator.scale.decisions.record import Record
-from activator.scale.election import Candidate
-from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Loads, Name
-from activator.scale.reports.stat_server import StatServer
-from activator.scale.settings import ScaleSettings
+from activator.scale.reasons import ScaleReason
+from activator.scale.reports.load import Loads, ServiceName
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import TextWriter
 from activator.telemetry.metrics import ProcessMetrics
+
+if TYPE_CHECKING:
+    from activator.scale.scaler import ScalerProcess
 
 #: Unusable objects in a response, at most.
 MOST_OBJECTS: Final = 100
@@ -41,63 +39,36 @@ class ScalerStatus:
     """The state of one scaler, as its admin port shows it.
 
     Arguments:
-        settings: of the scaler.
-        engine: has the record of each Service.
-        loads: the reports of the activators.
-        objects: of the cluster.
-        watch: follows the objects.
-        candidate: takes part in the election.
-        stats: receives the reports.
-        findings: returns what a user must know of a Service.
-        clock: seconds, monotonic.
+        scaler: has everything that is shown.
     """
 
-    def __init__(
-        self,
-        settings: ScaleSettings,
-        engine: Engine,
-        loads: Loads,
-        objects: ClusterObjects,
-        watch: ClusterWatch,
-        candidate: Candidate,
-        stats: StatServer,
-        findings: Callable[[Name], Iterable[Finding]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._settings = settings
-        self._engine = engine
-        self._loads = loads
-        self._objects = objects
-        self._watch = watch
-        self._candidate = candidate
-        self._stats = stats
-        self._findings = findings
-        self._clock = clock
-        self._started = clock()
+    def __init__(self, scaler: ScalerProcess) -> None:
+        self._scaler = scaler
+        self._started = scaler.clock()
         self._process = ProcessMetrics()
 
     def readiness(self) -> str:
         """Return why this process does not decide; empty if it does."""
-        if not self._candidate.leads:
-            return f"not the leader; the leader is {self._candidate.holder or 'not known'}"
-        return "" if self._watch.synced else "the first lists of objects are not complete"
+        if not self._scaler.candidate.leads:
+            return f"not the leader; the leader is {self._scaler.candidate.holder or 'not known'}"
+        return "" if self._scaler.watch.synced else "the first lists of objects are not complete"
 
     def leader(self) -> JsonObject:
         """Return the leader, as this process observes it."""
         return {
-            "pod": self._settings.pod_name,
-            "leads": self._candidate.leads,
-            "holder": self._candidate.holder,
-            "error": self._candidate.error,
+            "pod": self._scaler.settings.pod_name,
+            "leads": self._scaler.candidate.leads,
+            "holder": self._scaler.candidate.holder,
+            "error": self._scaler.candidate.error,
         }
 
     def state(self) -> JsonObject:
         """Return the response about the scaler itself."""
-        now = self._clock()
-        ages, errors = self._watch.ages(now), self._watch.errors()
+        now = self._scaler.clock()
+        ages, errors = self._scaler.watch.ages(now), self._scaler.watch.errors()
         return {
             "leader": self.leader(),
-            "namespace": self._settings.system_namespace,
+            "namespace": self._scaler.settings.system_namespace,
             "version": __version__,
             "uptimeSeconds": round(now - self._started, 1),
             "notReadyReason": self.readiness() or None,
@@ -106,9 +77,9 @@ class ScalerStatus:
                 kind: {"ageSeconds": round(ages.get(kind, 0.0), 1), "error": errors.get(kind, "")}
                 for kind in sorted(ages.keys() | errors.keys())
             },
-            "objects": unusable(self._objects.rejected),
-            "objectsTotal": len(self._objects.rejected),
-            "dashboard": self._settings.dashboard_url or None,
+            "objects": unusable(self._scaler.objects.rejected),
+            "objectsTotal": len(self._scaler.objects.rejected),
+            "dashboard": self._scaler.settings.dashboard_url or None,
         }
 
     def _activators(self, now: float) -> list[JsonObject]:
@@ -126,13 +97,13 @@ class ScalerStatus:
                 "lastReportSeconds": ago(one.reported),
                 "lostSeconds": ago(one.lost),
             }
-            for one in self._loads.reporting()
+            for one in self._scaler.loads.reporting()
         ]
 
     def services(self, query: Query) -> JsonObject:
         """Return the Services that a query wants, and sums over all Services."""
-        now = self._clock()
-        found = select(self._engine, self._loads, query, now)
+        now = self._scaler.clock()
+        found = select(self._scaler.engine, self._scaler.loads, query, now)
         return {
             "leader": self.leader(),
             "services": [self._service(*pair, now) for pair in found.services],
@@ -145,19 +116,22 @@ class ScalerStatus:
             },
         }
 
-    def service(self, name: Name) -> JsonObject | None:
+    def service(self, name: ServiceName) -> JsonObject | None:
         """Return one Service; None if it does not opt in, or if this process does not lead."""
-        record = self._engine.get(name)
-        return None if record is None else self._service(name, record, self._clock())
+        record = self._scaler.engine.get(name)
+        return None if record is None else self._service(name, record, self._scaler.clock())
 
-    def _service(self, name: Name, record: Record, now: float) -> JsonObject:
+    def _service(self, name: ServiceName, record: Record, now: float) -> JsonObject:
         decided, facts = record.decided, record.facts
         asks, plan = facts.service.asks, decided.plan if decided else None
         why = plan.why if plan else None
         reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
         detail = reasons.text(reason, decided.detail if decided else "") if reason else None
         wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
-        target, findings = facts.target, list(self._findings(name))
+        target, findings = (
+            facts.target,
+            [each for part in self._scaler.parts for each in part.findings(name)],
+        )
         words = (reason, *(each.reason.value for each in findings))
         warned = [
             (word_of(each, ScaleReason.SERVICE_WARNING), each) for each in facts.service.warnings
@@ -179,7 +153,7 @@ class ScalerStatus:
             "reason": reason or None,
             "detail": detail,
             "cause": next((word for word in words if word in reasons.CAUSES), None),
-            "load": _load(name, self._loads, now),
+            "load": _load(name, self._scaler.loads, now),
             "lastChange": _change(record),
             "findings": [{"reason": word, "note": note} for word, note in found],
         }
@@ -187,23 +161,27 @@ class ScalerStatus:
     def metrics(self) -> bytes:
         """Return all metrics as Prometheus' text."""
         write = TextWriter()
-        families = self._families(self._clock())
+        families = self._families(self._scaler.clock())
         lines = [text for each in families.items() for text in _lines(write, *each)]
         return "".join((*lines, self._process.render())).encode()
 
     def _families(self, now: float) -> dict[Family, _Values]:
-        records, counts, loads = list(self._engine), self._engine.counters, self._loads
+        records, counts, loads = (
+            list(self._scaler.engine),
+            self._scaler.engine.counters,
+            self._scaler.loads,
+        )
         owners = Counter(record.facts.service.asks.owner.value for _, record in records)
-        rejected = Counter(key.kind for key in self._objects.rejected)
+        rejected = Counter(key.kind for key in self._scaler.objects.rejected)
         known = [
             (name, record.facts.replicas, record.planner.wanted)
             for name, record in records
             if record.facts.replicas is not None
         ]
         return {
-            f.LEADER: {(): float(self._candidate.leads)},
+            f.LEADER: {(): float(self._scaler.candidate.leads)},
             f.ACTIVATORS: {(): loads.activators},
-            f.GARBLED: {(): self._stats.garbled},
+            f.GARBLED: {(): self._scaler.stats.garbled},
             f.SERVICES: _each(owners),
             f.REPLICAS: {name: float(present) for name, present, _ in known},
             f.WANTED: {
@@ -218,8 +196,8 @@ class ScalerStatus:
             f.FAILURES: _each(counts.failures),
             f.COLD_STARTS: counts.cold_starts,
             f.TICKS: counts.ticks,
-            f.WATCH_AGE: _each(self._watch.ages(now)),
-            f.REJECTED: _each({kind: rejected[kind] for kind in self._objects.counts}),
+            f.WATCH_AGE: _each(self._scaler.watch.ages(now)),
+            f.REJECTED: _each({kind: rejected[kind] for kind in self._scaler.objects.counts}),
         }
 
 
@@ -231,14 +209,16 @@ def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
     ]
 
 
-def _load(name: Name, loads: Loads, now: float) -> JsonObject:
+def _load(name: ServiceName, loads: Loads, now: float) -> JsonObject:
     """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator."""
-    known = loads.of(name)
-    if known is None:
-        return {"current": 0.0, "stable": 0.0, "panic": 0.0, "byActivator": {}}
-    stable, panic = known.window.averages(int(now))
-    current, each = loads.current(name, now), known.by_activator()
-    return {"current": current, "stable": stable, "panic": panic, "byActivator": each}
+    known, load = loads.of(name), loads.measured(name, now)
+    each = known.by_activator() if known is not None else {}
+    return {
+        "current": load.current,
+        "stable": load.stable,
+        "panic": load.panic,
+        "byActivator": each,
+    }
 
 
 def _change(record: Record) -> JsonObject | None:

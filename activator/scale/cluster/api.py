@@ -1,4 +1,4 @@
-"""Writes one object of an API server at a time.
+"""Carries out one request for an object of an API server at a time: a write, or a read.
 
 The back-off is the caller's: a slice has its own pauses, a workload the next tick.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 W = TypeVar("W")
@@ -17,11 +17,11 @@ W = TypeVar("W")
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-@final
 class KeyedWriter(Generic[K, W]):
-    """Carries out writes: one at a time for each object, and a few at a time for all.
+    """Carries out writes and reads: one at a time for each object, and a few at a time for all.
 
-    The newest wish for an object counts. One that comes during a write of the object follows it.
+    The newest wish for an object counts. One that comes while another one of the object is carried
+    out follows it.
 
     Arguments:
         start: starts a coroutine as a task.
@@ -57,10 +57,10 @@ class KeyedWriter(Generic[K, W]):
             self._tasks += 1
             self._start(self._work())
 
-    def cancel(self, key: K) -> None:
-        """Remove the wish for an object that has not begun."""
-        self._waiting.pop(key, None)
-        self._next.pop(key, None)
+    def read(self, key: K, wish: W) -> None:
+        """Carry out a wish that only reads, unless a wish for the object is about to do that."""
+        if not self.is_busy(key):
+            self.put(key, wish)
 
     def clear(self) -> None:
         """Remove all wishes that have not begun."""

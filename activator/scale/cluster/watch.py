@@ -185,20 +185,13 @@ class ClusterWatch:
         server: sends the requests.
         objects: takes every object.
         timings: all times.
-        requests_wait: returns whether any request waits for a pod.
     """
 
-    def __init__(
-        self,
-        server: ApiServer,
-        objects: ReflectedObjects,
-        timings: Timings,
-        requests_wait: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, server: ApiServer, objects: ReflectedObjects, timings: Timings) -> None:
         self._timings = timings
         self._reflectors = {
             resource.kind: Reflector(
-                resource, server, objects, timings, requests_wait, _TRIM.get(resource.kind, _trim)
+                resource, server, objects, timings, trim=_TRIM.get(resource.kind, _trim)
             )
             for resource in (*NEEDED, *OTHERS)
             if resource.kind in objects.counts

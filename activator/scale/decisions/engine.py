@@ -12,35 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
 from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
 from activator.scale.cluster.api import Start
-from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan
-from activator.scale.decisions.record import (
-    AGAIN,
-    EngineCounters,
-    Facts,
-    Record,
-    read_facts,
-)
+from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan, Planner
+from activator.scale.decisions.record import AGAIN, EngineCounters, Facts, Record, read_facts
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Loads, Measure, Name
-from activator.scale.workloads.replicas import (
-    REFUSALS,
-    Actuator,
-    Result,
-    Rights,
-    ScaleTarget,
-    Wish,
-)
+from activator.scale.reports.load import Loads, Measure, ServiceName
+from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
 from activator.scale.workloads.services import EnabledServices
 
 if TYPE_CHECKING:
-    from activator.scale.part import Parts
+    from activator.scale.part import Part
 
 
 logger = logging.getLogger(__name__)
@@ -59,7 +45,6 @@ _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
-_WALL: Final = partial(datetime.now, UTC)
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
 
 #: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
@@ -86,17 +71,21 @@ class Sharing:
         parts: know the other components.
     """
 
-    def __init__(self, records: Mapping[Name, Record], loads: Loads, parts: Parts) -> None:
+    def __init__(
+        self, records: Mapping[ServiceName, Record], loads: Loads, parts: Sequence[Part]
+    ) -> None:
         self._records = records
         self._loads = loads
         self._parts = parts
-        self._services: dict[ScaleTarget, tuple[Name, ...]] = {}
+        self._services: dict[ScaleTarget, tuple[ServiceName, ...]] = {}
 
-    def of(self, target: ScaleTarget) -> Sequence[Name]:
+    def of(self, target: ScaleTarget) -> Sequence[ServiceName]:
         """Return the Services of a workload, sorted; none for an unknown workload."""
         return self._services.get(target, ())
 
-    def move(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
+    def move(
+        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
+    ) -> None:
         """Record that a Service leaves one workload for another; None for no workload."""
         if before == after:
             return
@@ -113,7 +102,7 @@ class Sharing:
         """Remove all Services."""
         self._services.clear()
 
-    def observe(self, name: Name, now: float, frozen: ScaleReason | None) -> Observed:
+    def observe(self, name: ServiceName, now: float, frozen: ScaleReason | None) -> Observed:
         """Return what the plan of a Service needs; the loads of one workload are added.
 
         Arguments:
@@ -126,15 +115,12 @@ class Sharing:
         assert facts.replicas is not None
         sharing = self._services.get(facts.target, ())
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
-        current, stable, panic, last_busy = self._load(sharing, now)
         slice_since = None
         if facts.service.asks.route in WITH_SLICES:
-            slice_since = self._parts.slice_since(name, now)
+            every = (part.slice_since(name, now) for part in self._parts)
+            slice_since = next((since for since in every if since is not None), None)
         return Observed(
-            current=current,
-            stable=stable,
-            panic=panic,
-            last_busy=last_busy,
+            *self._load(sharing, now),
             frozen=frozen,
             replicas=facts.replicas,
             ready=facts.ready,
@@ -160,14 +146,14 @@ class Sharing:
         eldest = self._records[self._eldest(facts.target)]
         return replace(asks, scale=eldest.facts.service.asks.scale)
 
-    def _eldest(self, target: ScaleTarget) -> Name:
+    def _eldest(self, target: ScaleTarget) -> ServiceName:
         """Return the oldest Service of a workload, which decides about its replicas."""
         return min(
             self._services[target],
             key=lambda name: (self._records[name].facts.service.created, name),
         )
 
-    def _load(self, names: Sequence[Name], now: float) -> Measure:
+    def _load(self, names: Sequence[ServiceName], now: float) -> Measure:
         """Return the load of all Services of a workload."""
         if len(names) == 1:
             return self._loads.measured(names[0], now)
@@ -180,21 +166,23 @@ class Sharing:
 class Pending:
     """The changed Services: one event may change several objects of a Service.
 
-    Arguments:
+    Attributes:
         decide: decides about Services.
     """
 
-    def __init__(self, decide: Callable[[Iterable[Name]], None]) -> None:
-        self._decide = decide
-        self._names: dict[Name, None] = {}
+    def __init__(
+        self, decide: Callable[[Iterable[ServiceName]], None] = lambda names: None
+    ) -> None:
+        self.decide = decide
+        self._names: dict[ServiceName, None] = {}
 
-    def add(self, name: Name) -> None:
+    def add(self, name: ServiceName) -> None:
         """Decide about a Service at the end of this turn, or of one of the next turns."""
         if not self._names:
             asyncio.get_running_loop().call_soon(self._flush)
         self._names[name] = None
 
-    def update(self, names: Iterable[Name]) -> None:
+    def update(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services at the end of this turn; the rest at the end of the next turns."""
         for name in names:
             self.add(name)
@@ -209,7 +197,7 @@ class Pending:
             del self._names[name]
         if self._names:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._decide(names)
+        self.decide(names)
 
 
 class Engine:
@@ -223,7 +211,6 @@ class Engine:
         api: sends the requests for replicas.
         start: starts a coroutine as a task.
         is_stale: returns whether the objects of the cluster may be outdated.
-        wall: the time of day.
 
     Attributes:
         counters: for metrics.
@@ -233,13 +220,12 @@ class Engine:
         self,
         services: EnabledServices,
         loads: Loads,
-        parts: Parts,
+        parts: Sequence[Part],
         *,
         rights: Rights,
         api: ApiServer,
         start: Start,
         is_stale: Callable[[float], bool],
-        wall: Callable[[], datetime] = _WALL,
     ) -> None:
         self.counters = EngineCounters()
         self._services = services
@@ -248,10 +234,9 @@ class Engine:
         self._rights = rights
         self._actuator = Actuator(api, start, self._on_result)
         self._is_stale = is_stale
-        self._wall = wall
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
-        self._records: dict[Name, Record] = {}
+        self._records: dict[ServiceName, Record] = {}
         self._sharing = Sharing(self._records, loads, parts)
         self._phase = _Phase.STOPPED
         # Since when this process leads.
@@ -282,17 +267,17 @@ class Engine:
             yield
             if self._since != now:
                 return
-        self._parts.start(now)
+        for part in self._parts:
+            part.start(now)
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
         self._phase, self._since = _Phase.STOPPED, NEVER
-        for record in self._records.values():
-            if record.facts.target is not None:
-                self._actuator.cancel(record.facts.target)
+        self._actuator.clear()
         self._records.clear()
         self._sharing.clear()
-        self._parts.stop(now)
+        for part in self._parts:
+            part.stop(now)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -312,7 +297,7 @@ class Engine:
             self._next_prune = now + _PRUNE
             self._loads.prune(now)
 
-    def _deciding(self, due: Sequence[tuple[Name, Record]]) -> Iterator[None]:
+    def _deciding(self, due: Sequence[tuple[ServiceName, Record]]) -> Iterator[None]:
         """Decide about Services in steps; skip each Service that is gone meanwhile."""
         for first in range(0, len(due), STEP):
             # Time passes between the steps, and a report may make the load unknown.
@@ -324,14 +309,14 @@ class Engine:
             yield
 
     @staticmethod
-    def _try(name: Name, do: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+    def _try(name: ServiceName, do: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
         """Call a function for one Service: a defect must not stop the other Services."""
         try:
             do(*arguments)
         except Exception:
             logger.exception("Service %s/%s: unexpected error", *name)
 
-    def busy(self, names: Iterable[Name]) -> None:
+    def busy(self, names: Iterable[ServiceName]) -> None:
         """Decide at once about Services without pods: an activator reports requests."""
         if self._phase is not _Phase.DECIDING:
             return
@@ -349,9 +334,9 @@ class Engine:
             if not record.facts.replicas:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
-                self._actuator.look(record.facts.target)
+                self._actuator.read(record.facts.target, None)
 
-    def changed(self, names: Iterable[Name]) -> None:
+    def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
         if self._phase is _Phase.STOPPED:
             return
@@ -365,48 +350,52 @@ class Engine:
 
     # -- what people read --------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[tuple[Name, Record]]:
+    def __iter__(self) -> Iterator[tuple[ServiceName, Record]]:
         return iter(self._records.items())
 
-    def names(self, namespace: str) -> Sequence[Name]:
+    def names(self, namespace: str) -> Sequence[ServiceName]:
         """Return the Services of a namespace; empty for all namespaces."""
         return [name for name in self._records if namespace in ("", name.namespace)]
 
-    def get(self, name: Name) -> Record | None:
+    def get(self, name: ServiceName) -> Record | None:
         """Return a Service; None if this process does not lead, or does not know it."""
         return self._records.get(name)
 
     # -- facts -------------------------------------------------------------------------------------
 
-    def _renew(self, name: Name, now: float) -> None:
+    def _renew(self, name: ServiceName, now: float) -> None:
         """Read the facts about a Service again."""
         joined, record = self._services.get(name), self._records.get(name)
         if joined is None:
             self._remove(name, now)
             return
-        facts = self._parts.complete(name, read_facts(joined, self._rights))
+        facts = read_facts(joined, self._rights)
+        for part in self._parts:
+            facts = part.complete(name, facts)
         if record is None:
-            record = self._records[name] = Record(facts, now)
+            record = self._records[name] = Record(facts, Planner(now, facts.ready))
             self._share(name, None, facts.target)
         else:
             self._share(name, record.facts.target, facts.target)
         record.renew(facts, now)
 
-    def _remove(self, name: Name, now: float) -> None:
+    def _remove(self, name: ServiceName, now: float) -> None:
         record = self._records.pop(name, None)
         if record is None:
             return
         self._share(name, record.facts.target, None)
         self._loads.remove(name)
-        self._parts.leave(name, now)
+        for part in self._parts:
+            part.leave(name, now)
 
-    def _share(self, name: Name, before: ScaleTarget | None, after: ScaleTarget | None) -> None:
+    def _share(
+        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
+    ) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
         self._sharing.move(name, before, after)
-        if before is not None and before != after:
-            self._reconsider_sharing(before)
-        if after is not None:
-            self._reconsider_sharing(after)
+        for target in {before, after}:
+            if target is not None:
+                self._reconsider_sharing(target)
 
     def _reconsider_sharing(self, target: ScaleTarget) -> None:
         """Decide at the next tick about all Services of a workload: they add their loads."""
@@ -425,31 +414,32 @@ class Engine:
             return ScaleReason.ACTIVATORS_UNREACHABLE
         return ScaleReason.NEW_LEADER if now < self._since + NEW_LEADER else None
 
-    def _decide_later(self, name: Name) -> None:
+    def _decide_later(self, name: ServiceName) -> None:
         record, now = self._records.get(name), self._clock()
         if record is not None and self._phase is _Phase.DECIDING:
             self._decide(name, record, now, self._frozen(now))
 
-    def _decide(self, name: Name, record: Record, now: float, frozen: ScaleReason | None) -> None:
+    def _decide(
+        self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
+    ) -> None:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
         decided = record.conclude(name, self._plan(name, record, now, frozen))
         if decided is not None:
-            self._parts.carry_out(name, decided, now)
+            for part in self._parts:
+                part.carry_out(name, decided, now)
 
     def _plan(
-        self, name: Name, record: Record, now: float, frozen: ScaleReason | None
+        self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
     ) -> Plan | None:
         """Make a plan for a Service, and begin to change its replicas; None if it has none."""
         facts = record.facts
         if facts.target is None:
             record.quiet_until = record.renew_at
             return None
-        if now >= record.look_at and record.needs_look:
-            record.look_at = now + LOOK
-            self._actuator.look(facts.target)
         if facts.replicas is None:
+            self._look(record, facts.target, now)
             return None
         seen = self._sharing.observe(name, now, frozen)
         plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
@@ -459,11 +449,18 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
             record.why = plan.why
-            self._actuator.scale(facts.target, Wish(facts.replicas, plan.replicas))
+            self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
+        self._look(record, facts.target, now)
         record.quiet_until = record.rest_until(plan, seen)
         return plan
+
+    def _look(self, record: Record, target: ScaleTarget, now: float) -> None:
+        """Read the replicas of a workload if it is time to."""
+        if now >= record.look_at and record.needs_look:
+            record.look_at = now + LOOK
+            self._actuator.read(target, None)
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -473,7 +470,7 @@ class Engine:
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                self.counters.changed(name, self._records[name], result, now, self._wall())
+                self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
         for name in names:
             record = self._records[name]
@@ -482,4 +479,5 @@ class Engine:
                 record.facts = record.facts._replace(replicas=result.replicas)
                 self._decide(name, record, now, self._frozen(now))
             elif (decided := record.conclude(name, record.plan)) is not None:
-                self._parts.carry_out(name, decided, now)
+                for part in self._parts:
+                    part.carry_out(name, decided, now)

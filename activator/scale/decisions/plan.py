@@ -1,8 +1,11 @@
 """Decides what to do about one Service: its replicas, its takeover slice, its state for KEDA.
 
-Pure: one synchronous call per tick, and at once when a request arrives. The caller carries the
-plan out and passes what it sees back with the next call. Nothing here is once and for all: a plan
-that could not be carried out is decided again.
+Pure: one call per tick, and one for each event. The caller carries the plan out, and passes what it
+sees then with the next call. So a plan that could not be carried out is made again.
+
+With the routes ``takeover`` and ``front`` a workload sleeps in two steps. While it *closes*, its
+pods stay, and the activators become endpoints of the Service. The last pod goes when all proxies
+have these endpoints, and no request came meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class WorkloadPhase(Enum):
     """Where a workload is between asleep and awake; the value is what people read.
 
     ASLEEP: no replicas. STARTING: replicas, and no pod is ready. AWAKE: pods are ready.
-    CLOSING: pods are ready, and the activators are about to take over.
+    CLOSING: pods are ready, and stay until the activators have taken over.
     """
 
     ASLEEP = "asleep"
@@ -90,10 +93,10 @@ class Plan(NamedTuple):
     """What to do now.
 
     Attributes:
-        replicas: how many to ask for; None to leave them as they are.
-        why: the rule behind the number of replicas, also where nothing is to be done; None where
-            another owner decides.
-        hold: why replicas stay as they are although a rule wants others.
+        replicas: how many the workload is to have; None to leave them as they are.
+        why: the rule that wants the number of replicas, also if the workload has them already; None
+            where another owner decides.
+        hold: why the replicas stay although a rule wants others; None if nothing prevents it.
         takes_over: whether the activators are endpoints of the Service. If not, route ``front``
             lists the pods, and route ``takeover`` nothing.
         active: whether KEDA and HPA must keep the workload awake. If requests bypass the
@@ -257,7 +260,7 @@ class Planner:
     # -- takeover ----------------------------------------------------------------------------------
 
     def _close(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> None:
-        """Begin, go on with or end the takeover that comes before the last pod goes.
+        """Begin or end to close: the activators take over before the last pod goes.
 
         A pod that is not ready stays as well: no request wakes a workload without a slice.
         """
@@ -278,7 +281,7 @@ class Planner:
         return is_blind and not seen.current and not self._is_leased(seen, now)
 
     def _closes_at(self, asks: Annotations, seen: Observed) -> float:
-        """Return when the last pod may go: proxies have the slice, and no request came to it.
+        """Return when the workload has closed: proxies have the slice, and no request came to it.
 
         Pods that are not ready get no requests, so they may go as soon as the slice is in place.
         """
@@ -290,13 +293,6 @@ class Planner:
         wait = min(asks.scale.idle, OBSERVATION) if asks.is_bypassed else 0.0
         begins = max(self._closing_since, seen.slice_since)
         return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
-
-    def _closing_step(self, asks: Annotations, seen: Observed) -> float:
-        """Return when the closing goes on, or its delay needs a reason."""
-        assert self._closing_since is not None
-        if seen.slice_since is None:
-            return self._closing_since + SLICE_WRITTEN
-        return self._closes_at(asks, seen)
 
     def _takes_over(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether the activators are endpoints of the Service.
@@ -311,12 +307,16 @@ class Planner:
 
     def _next(self, asks: Annotations, seen: Observed, now: float) -> float:
         """Return when something may change without a report or an event."""
-        found = FOREVER
+        found, closing = FOREVER, now
+        if self._closing_since is not None:
+            closing = self._closing_since + SLICE_WRITTEN  # then its delay needs a reason
+            if seen.slice_since is not None:
+                closing = self._closes_at(asks, seen)
         for at in (
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),
             self._ending_until if self._ready_since is None else self._ready_since + PROPAGATION,
-            self._closing_step(asks, seen) if self._closing_since is not None else now,
+            closing,
         ):
             if now < at < found:
                 found = at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -13,17 +14,10 @@ from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
-from activator.scale.decisions.plan import (
-    ACTIVATION_LEASE,
-    FOREVER,
-    NEVER,
-    Observed,
-    Plan,
-    Planner,
-)
+from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Observed, Plan, Planner
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
 
@@ -141,6 +135,7 @@ def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
     return Found(ScaleTarget(kind, service.key.namespace, wanted.name))
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """One Service.
 
@@ -156,36 +151,19 @@ class Record:
         quiet_until: nothing changes before that without an event: the workload has no requests.
     """
 
-    __slots__ = (
-        "change",
-        "cold_since",
-        "decided",
-        "facts",
-        "failed",
-        "look_at",
-        "not_before",
-        "other_owner",
-        "planner",
-        "quiet_until",
-        "reconsiders",
-        "renew_at",
-        "why",
-    )
-
-    def __init__(self, facts: Facts, now: float) -> None:
-        self.facts = facts
-        self.planner = Planner(now, facts.ready)
-        self.decided: Decided | None = None
-        self.reconsiders = False
-        self.change: ReplicaChange | None = None
-        self.why: Why | None = None
-        self.failed: Result | None = None
-        self.cold_since: float | None = None
-        self.other_owner = ""
-        self.look_at = NEVER
-        self.not_before = NEVER
-        self.renew_at = FOREVER
-        self.quiet_until = NEVER
+    facts: Facts
+    planner: Planner
+    decided: Decided | None = None
+    reconsiders: bool = False
+    change: ReplicaChange | None = None
+    why: Why | None = None
+    failed: Result | None = None
+    cold_since: float | None = None
+    other_owner: str = ""
+    look_at: float = NEVER
+    not_before: float = NEVER
+    renew_at: float = FOREVER
+    quiet_until: float = NEVER
 
     @property
     def plan(self) -> Plan | None:
@@ -252,7 +230,7 @@ class Record:
             times.append(self.look_at)
         return min(times)
 
-    def conclude(self, name: Name, plan: Plan | None) -> Decided | None:
+    def conclude(self, name: ServiceName, plan: Plan | None) -> Decided | None:
         """Record a decision about the Service, and log a new reason.
 
         Arguments:
@@ -330,7 +308,7 @@ class EngineCounters:
             self.failures[word] = self.failures.get(word, 0) + 1
 
     def changed(
-        self, name: Name, record: Record, result: Result, now: float, wall: datetime
+        self, name: ServiceName, record: Record, result: Result, now: float, wall: datetime
     ) -> None:
         """Count, log and record a change of a Service's replicas.
 
@@ -364,7 +342,7 @@ class EngineCounters:
         )
 
 
-def _log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
+def _log_reason(name: ServiceName, before: Decided | None, decided: Decided) -> None:
     """Log a new reason why a Service is not scaled, and its end."""
     now = decided.reason, decided.detail
     if before is not None and (before.reason, before.detail) == now:
@@ -384,6 +362,6 @@ def _log_reason(name: Name, before: Decided | None, decided: Decided) -> None:
     )
 
 
-def fields(name: Name, **more: object) -> Mapping[str, object]:
+def fields(name: ServiceName, **more: object) -> Mapping[str, object]:
     """Return the fields of a log line about a Service."""
     return {"service_namespace": name.namespace, "service_name": name.name, **more}

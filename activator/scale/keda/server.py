@@ -23,7 +23,7 @@ from activator.scale.board import Board, Published
 from activator.scale.http_server import AddressError
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.tls.certificates import TlsFileError, TlsFiles
 
 logger = logging.getLogger(__name__)
@@ -96,12 +96,12 @@ class ExternalScaler:
         )
         return wire.GetMetricsResponse(metricValues=[value])
 
-    async def _find(self, ref: Any, context: Any) -> tuple[Name, Published]:
+    async def _find(self, ref: Any, context: Any) -> tuple[ServiceName, Published]:
         """Return the Service that a trigger names; end the call if there is none."""
         if not self._is_leader():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scaler is not the leader")
         name = ref.scalerMetadata.get(SERVICE_KEY, "")
-        service = Name(ref.namespace, name)
+        service = ServiceName(ref.namespace, name)
         if not name:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
@@ -119,7 +119,7 @@ class ExternalScaler:
         return service, workload
 
 
-def metric_name(service: Name) -> str:
+def metric_name(service: ServiceName) -> str:
     """Return the name of a Service's metric; KEDA puts ``sN-`` before it."""
     return f"activator-{service.namespace}-{service.name}"
 

@@ -42,7 +42,7 @@ _UNIT: Final = 1_000_000
 _EMPTY: Final = array("q", (0,) * STABLE)
 
 
-class Name(NamedTuple):
+class ServiceName(NamedTuple):
     """A Service."""
 
     namespace: str
@@ -57,7 +57,7 @@ class Report(NamedTuple):
         requests: how many arrived.
     """
 
-    service: Name
+    service: ServiceName
     concurrency: float
     requests: float
 
@@ -130,10 +130,7 @@ class LoadWindow:
             latest = sum(buckets[at - PANIC + 1 : at + 1])
         else:
             latest = sum(buckets[: at + 1]) + sum(buckets[at - PANIC + 1 :])
-        return (
-            self._total / (_UNIT * min(age, STABLE)),
-            latest / (_UNIT * min(age, PANIC)),
-        )
+        return (self._total / (_UNIT * min(age, STABLE)), latest / (_UNIT * min(age, PANIC)))
 
     def peak(self, second: int, seconds: int) -> float:
         """Return the largest load of the last seconds, as the mean of two seconds in a row.
@@ -261,11 +258,11 @@ class Loads:
         knows: returns whether a Service exists, and opts in.
     """
 
-    def __init__(self, knows: Callable[[Name], bool] = lambda name: True) -> None:
+    def __init__(self, knows: Callable[[ServiceName], bool] = lambda name: True) -> None:
         self._knows = knows
-        self._loads: dict[Name, ServiceLoad] = {}
+        self._loads: dict[ServiceName, ServiceLoad] = {}
         # Services that were unknown when their load came; all are in ``_loads``.
-        self._unknown: set[Name] = set()
+        self._unknown: set[ServiceName] = set()
         self._connections: dict[int, ReportingActivator] = {}
         self._lost: dict[str, float] = {}
 
@@ -273,11 +270,6 @@ class Loads:
     def activators(self) -> int:
         """How many activators are connected."""
         return len(self._connections)
-
-    @property
-    def lost(self) -> Mapping[str, float]:
-        """When the connection of an activator was lost, for those without one, by name."""
-        return self._lost
 
     def reporting(self) -> list[ReportingActivator]:
         """Return the connected activators, then the lost ones; each sorted by name."""
@@ -310,7 +302,7 @@ class Loads:
 
     def record(
         self, connection: int, activator: str, reports: Iterable[Report], now: float
-    ) -> list[Name]:
+    ) -> list[ServiceName]:
         """Record the reports of one frame.
 
         Arguments:
@@ -332,7 +324,7 @@ class Loads:
                 busy.append(report.service)
         return busy
 
-    def _new(self, service: Name) -> ServiceLoad | None:
+    def _new(self, service: ServiceName) -> ServiceLoad | None:
         """Return a load for a Service that has none; None for one unknown Service too many."""
         if not self._knows(service):
             is_long = max(map(len, service)) > MOST_CHARACTERS
@@ -342,7 +334,7 @@ class Loads:
         load = self._loads[service] = ServiceLoad()
         return load
 
-    def measured(self, name: Name, now: float) -> Measure:
+    def measured(self, name: ServiceName, now: float) -> Measure:
         """Return the load of a Service now, and in the windows of the autoscaler."""
         load = self.of(name)
         if load is None:
@@ -350,23 +342,23 @@ class Loads:
         current = load.current(now, self._lost)
         return Measure(current, *load.window.averages(int(now)), load.last_busy)
 
-    def of(self, service: Name) -> ServiceLoad | None:
+    def of(self, service: ServiceName) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""
         return self._loads.get(service)
 
-    def current(self, service: Name, now: float) -> float:
+    def current(self, service: ServiceName, now: float) -> float:
         """Return how many requests a Service has in flight or queued now."""
         load = self._loads.get(service)
         return 0.0 if load is None else load.current(now, self._lost)
 
-    def peak(self, service: Name, now: float, seconds: int) -> float:
+    def peak(self, service: ServiceName, now: float, seconds: int) -> float:
         """Return the largest number of requests in flight or queued within the last seconds."""
         load = self._loads.get(service)
         if load is None:
             return 0.0
         return max(load.current(now, self._lost), load.window.peak(int(now), seconds))
 
-    def remove(self, service: Name) -> None:
+    def remove(self, service: ServiceName) -> None:
         """Remove a deleted Service."""
         self._loads.pop(service, None)
         self._unknown.discard(service)

@@ -24,7 +24,7 @@ from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.token import bearers
 from activator.autoscaler.wire import decoding
 from activator.knative.words import KUBELET_AGENT
-from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.reports.load import Loads, Report, ServiceName
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class StatServer:
         loads: Loads,
         clock: Callable[[], float],
         is_leader: Callable[[], bool],
-        on_busy: Callable[[list[Name]], None],
+        on_busy: Callable[[list[ServiceName]], None],
         token_file: str = "",
     ) -> None:
         self._loads = loads
@@ -170,7 +170,11 @@ class StatServer:
         pod = min(pods, default="")
         for stats in steps or [[]]:
             reports = [
-                Report(Name(*stat.revision_id[:2]), _amount(stat.concurrency), stat.request_count)
+                Report(
+                    ServiceName(*stat.revision_id[:2]),
+                    _amount(stat.concurrency),
+                    stat.request_count,
+                )
                 for stat in stats
             ]
             busy = self._loads.record(number, pod, reports, self._clock())

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, final
 
-from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable, Meaning
+from activator.discovery.api_server import ApiResponse, ApiUnreachable, Meaning
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
-from activator.scale.cluster.api import KeyedWriter, Start
+from activator.scale.cluster.api import KeyedWriter
 from activator.scale.decisions.plan import Plan, WorkloadPhase
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.pods import Pods, usable
 from activator.scale.takeover.ports import Ports
 from activator.scale.takeover.slices import SliceKey, Write
@@ -28,72 +28,128 @@ MOST_REQUESTS: Final = 16
 
 
 @final
-class SliceWriter:
-    """Carries out the writes of ``Takeovers``: one at a time for each slice, a few for all.
+class TakeoverPart(Part):
+    """Carries out the routes ``takeover`` and ``front`` of each decision.
 
-    Arguments:
-        api: sends the requests.
-        takeovers: decides them.
-        start: starts a coroutine as a task.
-        clock: seconds, monotonic.
-        is_leader: returns whether this process decides; others write nothing.
-        changed: called with a Service after each response for one of its slices.
+    It sends one request at a time for each slice, and a few for all.
+
+    Attributes:
+        takeovers: decides about the requests.
     """
 
-    def __init__(
-        self,
-        api: ApiServer,
-        takeovers: Takeovers,
-        start: Start,
-        clock: Callable[[], float],
-        is_leader: Callable[[], bool],
-        changed: Callable[[Name], object],
-    ) -> None:
-        self._api = api
-        self._takeovers = takeovers
-        self._clock = clock
-        self._is_leader = is_leader
-        self._changed = changed
+    def __init__(self, context: PartContext) -> None:
+        self._context = context
+        self._pods = Pods()
+        self.takeovers = Takeovers(Ports(context.settings.takeover_ports), self._pods)
         self._writer = KeyedWriter[SliceKey, Write](
-            start, self._carry_out, MOST_REQUESTS, self.poke
+            context.start, self._send, MOST_REQUESTS, self.poke
         )
         self._timer: asyncio.TimerHandle | None = None
+        self._activators = ObjectKey("Service", *context.settings.activators)
+        self.views = {"EndpointSlice": self}
+
+    # -- the slices of all Services, and so the addresses of the activators ------------------------
+
+    def put(self, key: ObjectKey, obj: object) -> None:
+        """Record an EndpointSlice that was added or changed."""
+        self._note_pods(self._pods.put(key, obj))
+        self._note(self.takeovers.observe(obj, self._context.clock()))
+
+    def remove(self, key: ObjectKey) -> None:
+        """Record a deleted EndpointSlice; an unknown one is no error."""
+        self._note_pods(self._pods.remove(key))
+        obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
+        self._note(self.takeovers.deleted(obj, self._context.clock()))
+
+    def _note_pods(self, services: Iterable[ObjectKey]) -> None:
+        for key in services:
+            if key == self._activators:
+                self.takeovers.set_activators(usable(self._pods.of(key)))
+                self.poke()
+            for name in self._context.services.with_fronts(ServiceName(key.namespace, key.name)):
+                self.takeovers.touch(name, self._context.clock())
+                self.poke()
+
+    def _note(self, name: ServiceName | None) -> None:
+        if name is not None:
+            self._context.changed([name])
+            self.poke()
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
+        service, plan = decided.facts.service, decided.plan
+        if service.asks.route is Route.UNREADABLE:
+            self.takeovers.keep(name)
+            return
+        is_shared = service.asks.route is Route.SHARED
+        if is_shared and not self.takeovers.knows(name):
+            return
+        if service.port is None or (is_shared and not self._is_needed(name, plan)):
+            self.leave(name, now)
+            return
+        # Without a plan nothing wakes the workload, but clients get the reason.
+        takes_over = plan.takes_over if plan is not None else not decided.facts.ready
+        self.takeovers.put(service, now, takes_over=takes_over or is_shared)
+        self.poke()
+
+    def _is_needed(self, name: ServiceName, plan: Plan | None) -> bool:
+        """Return whether the slice of a Service without the route must stay for now.
+
+        Its clients come through the slice during a cold start, until pods are ready.
+        """
+        if plan is None or not self.takeovers.lists_activators(name):
+            return False
+        return plan.phase is WorkloadPhase.STARTING or (
+            plan.phase is WorkloadPhase.ASLEEP and plan.active
+        )
+
+    def leave(self, name: ServiceName, now: float) -> None:
+        self.takeovers.remove(name, now)
+        self.poke()
+
+    def start(self, now: float) -> None:
+        self.takeovers.start()
+        self.poke()
+
+    def stop(self, now: float) -> None:
+        """Write nothing more: the next leader decides about all Services."""
+        self.takeovers.stop(now)
+        self._cancel()
+
+    # -- requests ----------------------------------------------------------------------------------
 
     def poke(self) -> None:
-        """Send the requests that are due. Call it after each event that ``Takeovers`` gets."""
-        self.close()
-        if not self._is_leader():
+        """Send the requests that are due. Call it after each event that ``takeovers`` gets."""
+        self._cancel()
+        if not self._context.is_leader():
             return
         while self._writer.has_room:
-            write = self._takeovers.due(self._clock())
-            if write is None:
-                self._set_timer()
+            write = self.takeovers.due(self._context.clock())
+            if write is not None:
+                self._writer.put(write.key, write)
+            else:
+                if (at := self.takeovers.next()) < float("inf"):
+                    wait = max(at - self._context.clock(), 0.0)
+                    self._timer = asyncio.get_running_loop().call_later(wait, self.poke)
                 return
-            self._writer.put(write.key, write)
 
-    def close(self) -> None:
-        """Send no further request by itself."""
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _set_timer(self) -> None:
-        at = self._takeovers.next()
-        if at < float("inf"):
-            wait = max(at - self._clock(), 0.0)
-            self._timer = asyncio.get_running_loop().call_later(wait, self.poke)
-
-    async def _carry_out(self, key: SliceKey, write: Write) -> None:
+    async def _send(self, key: SliceKey, write: Write) -> None:
         response, message = ApiResponse(0, b""), ""
         try:
-            response = await self._api.send(*write.request)
+            response = await self._context.api.send(*write.request)
             message = "" if response.is_ok else response.message()
         except ApiUnreachable as error:
             message = str(error)
         finally:
             # Also when the task is cancelled: the slice must not count as being written.
-            name = self._takeovers.done(
-                write, response.status, response.decoded(), message, self._clock()
+            name = self.takeovers.done(
+                write, response.status, response.decoded(), message, self._context.clock()
             )
         method = write.request.method
         if response.is_ok:
@@ -105,129 +161,12 @@ class SliceWriter:
                 "EndpointSlice %s/%s: %s failed: %s",
                 *(*key, method, message or "no text"),
             )
-        self._changed(name)
-
-
-@final
-class TakeoverPart(Part):
-    """Carries out the routes ``takeover`` and ``front`` of each decision."""
-
-    def __init__(self, context: PartContext) -> None:
-        self._context = context
-        self._pods = Pods()
-        self._takeovers = Takeovers(Ports(context.settings.takeover_ports), self._pods)
-        self._writer = SliceWriter(
-            context.api,
-            self._takeovers,
-            context.start,
-            context.clock,
-            context.is_leader,
-            lambda name: context.changed([name]),
-        )
-        self._leads = False
-        self.views = {
-            "EndpointSlice": Slices(context, self._takeovers, self._pods, self._writer.poke)
-        }
-
-    # -- decisions ---------------------------------------------------------------------------------
-
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
-        service, plan = decided.facts.service, decided.plan
-        if service.asks.route is Route.UNREADABLE:
-            self._takeovers.keep(name)
-            return
-        is_shared = service.asks.route is Route.SHARED
-        if is_shared and not self._takeovers.knows(name):
-            return
-        if service.port is None or (is_shared and not self._is_needed(name, plan)):
-            self.leave(name, now)
-            return
-        # Without a plan nothing wakes the workload, but clients get the reason.
-        takes_over = plan.takes_over if plan is not None else not decided.facts.ready
-        self._takeovers.put(service, now, takes_over=takes_over or is_shared)
-        self._poke()
-
-    def _is_needed(self, name: Name, plan: Plan | None) -> bool:
-        """Return whether the slice of a Service without the route must stay for now.
-
-        Its clients come through the slice during a cold start, until pods are ready.
-        """
-        if plan is None or not self._takeovers.lists_activators(name):
-            return False
-        return plan.phase is WorkloadPhase.STARTING or (
-            plan.phase is WorkloadPhase.ASLEEP and plan.active
-        )
-
-    def leave(self, name: Name, now: float) -> None:
-        self._takeovers.remove(name, now)
-        self._poke()
-
-    def start(self, now: float) -> None:
-        self._leads = True
-        self._takeovers.start()
-        self._poke()
-
-    def stop(self, now: float) -> None:
-        """Write nothing more: the next leader decides about all Services."""
-        self._leads = False
-        self._takeovers.stop(now)
-
-    def _poke(self) -> None:
-        if self._leads:
-            self._writer.poke()
+        self._context.changed([name])
 
     # -- what others need to know ------------------------------------------------------------------
 
-    def slice_since(self, name: Name, now: float) -> float | None:
-        return self._takeovers.in_place_since(name, now)
+    def slice_since(self, name: ServiceName, now: float) -> float | None:
+        return self.takeovers.in_place_since(name, now)
 
-    def findings(self, name: Name) -> Iterable[Finding]:
-        return self._takeovers.findings(name)
-
-
-@final
-class Slices:
-    """Reads the slices of all Services, and so the addresses of the activators.
-
-    Arguments:
-        takeovers, pods: get each slice.
-        poke: called after each change.
-    """
-
-    def __init__(
-        self,
-        context: PartContext,
-        takeovers: Takeovers,
-        pods: Pods,
-        poke: Callable[[], object],
-    ) -> None:
-        self._context = context
-        self._activators = ObjectKey("Service", *context.settings.activators)
-        self._takeovers = takeovers
-        self._pods = pods
-        self._poke = poke
-
-    def put(self, key: ObjectKey, obj: object) -> None:
-        """Record an EndpointSlice that was added or changed."""
-        self._note_pods(self._pods.put(key, obj))
-        self._note(self._takeovers.observe(obj, self._context.clock()))
-
-    def remove(self, key: ObjectKey) -> None:
-        """Record a deleted EndpointSlice; an unknown one is no error."""
-        self._note_pods(self._pods.remove(key))
-        obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
-        self._note(self._takeovers.deleted(obj, self._context.clock()))
-
-    def _note_pods(self, services: Iterable[ObjectKey]) -> None:
-        for key in services:
-            if key == self._activators:
-                self._takeovers.set_activators(usable(self._pods.of(key)))
-                self._poke()
-            for name in self._context.services.with_fronts(Name(key.namespace, key.name)):
-                self._takeovers.touch(name, self._context.clock())
-                self._poke()
-
-    def _note(self, name: Name | None) -> None:
-        if name is not None:
-            self._context.changed([name])
-            self._poke()
+    def findings(self, name: ServiceName) -> Iterable[Finding]:
+        return self.takeovers.findings(name)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.settings import DEFAULT_RANGE
 
 #: Seconds for which only its last Service may get a released port. Proxies follow slices late, so
@@ -22,13 +22,13 @@ class _Claim(NamedTuple):
 
     created: str
     text: str
-    name: Name
+    name: ServiceName
 
 
 class _Free(NamedTuple):
     """A port that no slice stores: its last Service, and until when only that one may get it."""
 
-    name: Name | None
+    name: ServiceName | None
     until: float
 
 
@@ -43,19 +43,19 @@ class Ports:
     def __init__(self, numbers: range = DEFAULT_RANGE) -> None:
         self._numbers = numbers
         self._claims: dict[int, set[_Claim]] = {}
-        self._of: dict[Name, tuple[int, _Claim]] = {}
+        self._of: dict[ServiceName, tuple[int, _Claim]] = {}
         # Ports without a claim, in the order of use: a port that was released last is used last.
         self._free: dict[int, _Free] = dict.fromkeys(numbers, _Free(None, float("-inf")))
         # What a user must know, and when a released port may be allotted to a Service without one.
-        self._lost: dict[Name, str] = {}
-        self._lacking: dict[Name, float] = {}
+        self._lost: dict[ServiceName, str] = {}
+        self._lacking: dict[ServiceName, float] = {}
 
-    def of(self, name: Name) -> int | None:
+    def of(self, name: ServiceName) -> int | None:
         """Return the port of a Service; None if it has none, or if an older slice has it."""
         port, claim = self._of.get(name, (0, None))
         return port if claim is not None and min(self._claims[port]) == claim else None
 
-    def put(self, name: Name, created: str, port: int, now: float) -> Sequence[Name]:
+    def put(self, name: ServiceName, created: str, port: int, now: float) -> Sequence[ServiceName]:
         """Record the port that a Service's slice stores.
 
         Arguments:
@@ -67,7 +67,7 @@ class Ports:
         self._claim(name, created, port, now)
         return self._note_conflict(port)
 
-    def allot(self, name: Name, now: float, created: str = "") -> int | None:
+    def allot(self, name: ServiceName, now: float, created: str = "") -> int | None:
         """Return the port of a Service, a new one if it has none.
 
         Arguments:
@@ -89,7 +89,7 @@ class Ports:
         self._lacking.pop(name, None)
         return known
 
-    def release(self, name: Name, now: float) -> Sequence[Name]:
+    def release(self, name: ServiceName, now: float) -> Sequence[ServiceName]:
         """Release the port of a Service. Return the Services that lack one."""
         port, claim = self._of.pop(name, (0, None))
         if claim is not None:
@@ -100,7 +100,7 @@ class Ports:
                     self._free[port] = _Free(name, now + REST)
         return list(self._lacking)
 
-    def lacks_until(self, name: Name) -> float | None:
+    def lacks_until(self, name: ServiceName) -> float | None:
         """Return when a Service without a port may get one; None if it lacks none.
 
         The time is inf while no port of the range is released.
@@ -115,7 +115,7 @@ class Ports:
             if len(claims) > 1:
                 self._note_conflict(port)
 
-    def remove_findings(self, name: Name) -> None:
+    def remove_findings(self, name: ServiceName) -> None:
         """Remove the findings about a Service. Its port stays."""
         self._lost.pop(name, None)
         self._lacking.pop(name, None)
@@ -125,7 +125,7 @@ class Ports:
         self._lost.clear()
         self._lacking.clear()
 
-    def findings(self, name: Name) -> list[Finding]:
+    def findings(self, name: ServiceName) -> list[Finding]:
         """Return the findings about the port of a Service."""
         found = []
         if name in self._lost:
@@ -141,7 +141,7 @@ class Ports:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _claim(self, name: Name, created: str, port: int, now: float) -> None:
+    def _claim(self, name: ServiceName, created: str, port: int, now: float) -> None:
         known, claim = self._of.get(name, (0, None))
         if claim is not None and known == port:
             self._claims[port].discard(claim)
@@ -152,14 +152,7 @@ class Ports:
         self._of[name] = port, claim
         self._free.pop(port, None)
 
-    def _usable(self, name: Name, now: float) -> int | None:
-        """Return a port that a Service may get; without a rest that is the first one."""
-        for port, free in self._free.items():
-            if free.until <= now or free.name == name:
-                return port
-        return None
-
-    def _note_conflict(self, port: int) -> Sequence[Name]:
+    def _note_conflict(self, port: int) -> Sequence[ServiceName]:
         """Record and return the Services that lose a port to the older slice of another one."""
         winner, *losers = sorted(self._claims[port])
         for loser in losers:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
@@ -20,7 +21,7 @@ from activator.plain.allotments import PORT_ANNOTATION, port_of
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 
 #: Proxies ignore a slice with this label.
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
@@ -323,12 +324,12 @@ class Leave(Enum):
     AS_IS = "as-is"
 
 
-def key_of(name: Name, family: SliceFamily) -> SliceKey:
+def key_of(name: ServiceName, family: SliceFamily) -> SliceKey:
     """Return the identity of a Service's slice of one address family."""
     return SliceKey(name.namespace, slice_name(name.name, family))
 
 
-def keys_of(name: Name) -> Sequence[SliceKey]:
+def keys_of(name: ServiceName) -> Sequence[SliceKey]:
     """Return the identities of a Service's slices, in the order of the families."""
     return [key_of(name, family) for family in SliceFamily]
 
@@ -365,46 +366,30 @@ class Holder(Enum):
 
 
 @final
+@dataclass(slots=True, eq=False)
 class SliceRecord:
     """One slice.
 
-    Arguments:
+    Attributes:
         owner: the Service that the name belongs to.
         holder: as far as known.
-
-    Attributes:
         seen: the object; None if it does not exist.
         listed: since when it has listed each of its addresses.
         writes: whether a request is under way.
         not_before: when it may be written again.
     """
 
-    __slots__ = (
-        "_doubt_until",
-        "_edits",
-        "_failures",
-        "_finding",
-        "family",
-        "holder",
-        "listed",
-        "not_before",
-        "owner",
-        "seen",
-        "writes",
-    )
-
-    def __init__(self, owner: Name, family: SliceFamily, holder: Holder = Holder.ABSENT) -> None:
-        self.owner = owner
-        self.family = family
-        self.holder = holder
-        self.seen: Stored | None = None
-        self.listed: dict[str, float] = {}
-        self.writes = False
-        self.not_before = float("-inf")
-        self._doubt_until = float("-inf")
-        self._failures = 0
-        self._edits: tuple[float, ...] = ()
-        self._finding: Finding | None = None
+    owner: ServiceName
+    family: SliceFamily
+    holder: Holder = Holder.ABSENT
+    seen: Stored | None = None
+    listed: Mapping[str, float] = field(default_factory=dict)
+    writes: bool = False
+    not_before: float = float("-inf")
+    _doubt_until: float = float("-inf")
+    _failures: int = 0
+    _edits: tuple[float, ...] = ()
+    _finding: Finding | None = None
 
     def begin(self) -> None:
         """Begin to write: the changes so far are the ones of the last leader."""

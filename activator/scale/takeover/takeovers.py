@@ -18,7 +18,7 @@ from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
 from activator.plain.slices import is_takeover
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover import slices
 from activator.scale.takeover.pods import MIRROR, Kept, Pods, about_front, lonely, lonely_finding
 from activator.scale.takeover.ports import Ports
@@ -30,12 +30,6 @@ from activator.scale.takeover.slices import (
     SliceKey,
     SliceRecord,
     Write,
-    key_of,
-    keys_of,
-    name_parts,
-    slice_object,
-    stored,
-    write_of,
 )
 
 #: Seconds for which a slice of an unknown Service stays: the watches pass each other, and a new
@@ -52,7 +46,7 @@ class Agenda:
     def __init__(self) -> None:
         self._due: dict[SliceKey, None] = {}
         self._later: list[tuple[float, SliceKey]] = []
-        self._sweep: list[Name] = []
+        self._sweep: list[ServiceName] = []
 
     def add(self, key: SliceKey) -> None:
         """Compare a slice as soon as possible."""
@@ -66,7 +60,7 @@ class Agenda:
         """Compare a slice at a time."""
         heappush(self._later, (at, key))
 
-    def sweep(self, names: Collection[Name]) -> None:
+    def sweep(self, names: Collection[ServiceName]) -> None:
         """Compare the slices of all these Services, a few with each call."""
         self._sweep = list(names)
 
@@ -76,7 +70,7 @@ class Agenda:
         self._later.clear()
         self._sweep.clear()
 
-    def take_names(self) -> list[Name]:
+    def take_names(self) -> list[ServiceName]:
         """Remove and return the next Services of the sweep, at most ``MOST``."""
         names = self._sweep[-MOST:]
         del self._sweep[-MOST:]
@@ -125,8 +119,8 @@ class Takeovers:
     def __init__(self, ports: Ports | None = None, pods: Pods | None = None) -> None:
         self._ports = ports or Ports()
         self._pods = pods or Pods()
-        self._wishes: dict[Name, _Wish] = {}
-        self._kept: set[Name] = set()
+        self._wishes: dict[ServiceName, _Wish] = {}
+        self._kept: set[ServiceName] = set()
         self._slices: dict[SliceKey, SliceRecord] = {}
         self._activators: Mapping[SliceFamily, Sequence[ActivatorAddress]] = {}
         self._agenda = Agenda()
@@ -167,28 +161,28 @@ class Takeovers:
             service: not refused.
             takes_over: whether the activators take its requests now.
         """
-        name = Name(service.key.namespace, service.key.name)
+        name = ServiceName(service.key.namespace, service.key.name)
         families = tuple(family for family in SliceFamily if family.value in service.families)
         wish = _Wish(service, families, takes_over)
         self._kept.discard(name)
         if self._wishes.get(name) != wish:
             self._wishes[name] = wish
             for family in families:
-                self._slices.setdefault(key_of(name, family), SliceRecord(name, family))
-            for key in keys_of(name):
+                self._slices.setdefault(slices.key_of(name, family), SliceRecord(name, family))
+            for key in slices.keys_of(name):
                 self._orphans.pop(key, None)
             self.touch(name, now)
 
-    def remove(self, name: Name, now: float) -> None:
+    def remove(self, name: ServiceName, now: float) -> None:
         """Record that a Service is deleted, or does not have such a route any more."""
         self._kept.discard(name)
         self._ports.remove_findings(name)
         self._wishes.pop(name, None)
-        for key in keys_of(name):
+        for key in slices.keys_of(name):
             self._orphans.pop(key, None)
         self.touch(name, now)
 
-    def keep(self, name: Name) -> None:
+    def keep(self, name: ServiceName) -> None:
         """Leave the slices of a Service as they are: its annotations cannot be read."""
         self._kept.add(name)
 
@@ -199,7 +193,7 @@ class Takeovers:
         self._activators = activators
         self._agenda.sweep(self._wishes)
 
-    def observe(self, obj: object, now: float) -> Name | None:
+    def observe(self, obj: object, now: float) -> ServiceName | None:
         """Record an EndpointSlice that was added or changed.
 
         Arguments:
@@ -213,7 +207,7 @@ class Takeovers:
         except ManifestError:  # no API server sends one, and other slices concern other parts
             return None
 
-    def deleted(self, obj: object, now: float) -> Name | None:
+    def deleted(self, obj: object, now: float) -> ServiceName | None:
         """Record a deleted EndpointSlice; return as for ``observe``."""
         try:
             metadata = root(obj, "EndpointSlice")["metadata"]
@@ -225,7 +219,7 @@ class Takeovers:
             return None
         if record.seen is not None and uid in ("", record.seen.uid):
             record.gone(now)
-            self._check(key_of(record.owner, record.family), record, now)
+            self._check(slices.key_of(record.owner, record.family), record, now)
         return record.owner
 
     # -- writes ------------------------------------------------------------------------------------
@@ -249,7 +243,7 @@ class Takeovers:
             elif write := (
                 self._delete_stale(key, record.owner)
                 if record.holder is Holder.STALE
-                else write_of(key, record.seen, self._wanted(record, now))
+                else slices.write_of(key, record.seen, self._wanted(record, now))
             ):
                 record.writes = True
                 return write
@@ -263,7 +257,7 @@ class Takeovers:
             return float("-inf")
         return self._agenda.next_time
 
-    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> Name:
+    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> ServiceName:
         """Record the response to a request.
 
         Arguments:
@@ -290,7 +284,7 @@ class Takeovers:
 
     # -- state -------------------------------------------------------------------------------------
 
-    def in_place_since(self, name: Name, now: float) -> float | None:
+    def in_place_since(self, name: ServiceName, now: float) -> float | None:
         """Return since when the slices of all families have listed a present activator.
 
         Returns:
@@ -302,7 +296,7 @@ class Takeovers:
             return None
         times = []
         for family in wish.families if wish else ():
-            record = self._slices[key_of(name, family)]
+            record = self._slices[slices.key_of(name, family)]
             present = {activator.ip for activator in self._activators.get(family, ())}
             since = [at for ip, at in record.listed.items() if ip in present]
             if not since or not record.is_certain(now):
@@ -312,22 +306,22 @@ class Takeovers:
             times.append(min(since))
         return max(times, default=None)
 
-    def knows(self, name: Name) -> bool:
+    def knows(self, name: ServiceName) -> bool:
         """Return whether a Service has slices, needs some, or must keep them."""
         if name in self._wishes or name in self._kept:
             return True
-        return not self._slices.keys().isdisjoint(keys_of(name))
+        return not self._slices.keys().isdisjoint(slices.keys_of(name))
 
-    def lists_activators(self, name: Name) -> bool:
+    def lists_activators(self, name: ServiceName) -> bool:
         """Return whether a takeover slice of a Service has endpoints."""
-        records = map(self._slices.get, keys_of(name))
+        records = map(self._slices.get, slices.keys_of(name))
         return any(record is not None and record.listed for record in records)
 
-    def port_of(self, name: Name) -> int | None:
+    def port_of(self, name: ServiceName) -> int | None:
         """Return the port that is allotted to a Service; None if it has none."""
         return self._ports.of(name)
 
-    def findings(self, name: Name) -> Sequence[Finding]:
+    def findings(self, name: ServiceName) -> Sequence[Finding]:
         """Return what a user must know of a Service's takeover."""
         wish = self._wishes.get(name)
         if wish is None:
@@ -344,12 +338,12 @@ class Takeovers:
             if not self._activators.get(family):
                 note = f"no activator with an {family.value} address is ready to take over"
                 found.append(Finding(ScaleReason.NO_ACTIVATORS, note))
-            found += self._slices[key_of(name, family)].findings()
+            found += self._slices[slices.key_of(name, family)].findings()
         return found
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _lonely_nodes(self, name: Name, wish: _Wish) -> Sequence[str]:
+    def _lonely_nodes(self, name: ServiceName, wish: _Wish) -> Sequence[str]:
         """Return the nodes that take connections for a Service only while its pods run there.
 
         With traffic policy ``Local`` a node passes connections to its own endpoints only.
@@ -359,13 +353,13 @@ class Takeovers:
         each_family = (self._activators.get(family, ()) for family in wish.families)
         return lonely(self._pods.nodes(wish.service.pods), each_family)
 
-    def _observe(self, slice_: Field, now: float) -> Name | None:
+    def _observe(self, slice_: Field, now: float) -> ServiceName | None:
         metadata = slice_["metadata"]
         key = _key_of(metadata)
-        parts = name_parts(key.name)
+        parts = slices.name_parts(key.name)
         if parts is None:
             return None
-        owner = Name(key.namespace, parts[0])
+        owner = ServiceName(key.namespace, parts[0])
         record = self._slices.get(key)
         # A slice that has lost the label still has the annotation.
         is_own = is_takeover(metadata) or bool(metadata["annotations"].at(PORT_ANNOTATION).text())
@@ -374,7 +368,7 @@ class Takeovers:
                 return None
             record = self._slices[key] = SliceRecord(owner, parts[1])
             self._orphans[key] = now
-        if record.observe(stored(slice_.value), now, is_own=is_own):
+        if record.observe(slices.stored(slice_.value), now, is_own=is_own):
             self._note_port(record, now)
             self.touch(owner, now)
         return owner
@@ -397,16 +391,16 @@ class Takeovers:
             since = self._orphans[key] = now
         return since + ORPHAN_STAYS
 
-    def touch(self, name: Name, now: float) -> None:
+    def touch(self, name: ServiceName, now: float) -> None:
         """Compare the slices of a Service as soon as possible."""
-        for key in keys_of(name):
+        for key in slices.keys_of(name):
             if (record := self._slices.get(key)) is not None:
                 self._check(key, record, now)
         for key in self._stale(name):
             record = SliceRecord(name, SliceFamily.IPV4, Holder.STALE)
             self._check(key, self._slices.setdefault(key, record), now)
 
-    def _stale(self, name: Name) -> Mapping[SliceKey, Kept]:
+    def _stale(self, name: ServiceName) -> Mapping[SliceKey, Kept]:
         """Return the slices of a front that Kubernetes wrote before it lost its selector.
 
         Controllers do nothing about a Service without a selector, so the scaler deletes them.
@@ -416,7 +410,7 @@ class Takeovers:
             return {}
         return self._pods.of_controllers(wish.service.key)
 
-    def _delete_stale(self, key: SliceKey, owner: Name) -> Write | None:
+    def _delete_stale(self, key: SliceKey, owner: ServiceName) -> Write | None:
         """Return the request that deletes a stale slice, when the scaler's have endpoints.
 
         Each proxy sees the changes of slices in their order, so it has those endpoints by then.
@@ -426,7 +420,7 @@ class Takeovers:
             del self._slices[key]
             return None
         families = self._wishes[owner].families
-        if not all(self._slices[key_of(owner, family)].listed for family in families):
+        if not all(self._slices[slices.key_of(owner, family)].listed for family in families):
             return None
         if kept.manager == MIRROR:  # the copy goes with the original
             return Write(key, slices.delete_endpoints(*owner))
@@ -442,9 +436,9 @@ class Takeovers:
         elif not record.writes:
             self._agenda.add(key)
 
-    def _release(self, name: Name, now: float) -> None:
+    def _release(self, name: ServiceName, now: float) -> None:
         """Release the port of a Service whose slices are gone."""
-        if not self._slices.keys().isdisjoint(keys_of(name)):
+        if not self._slices.keys().isdisjoint(slices.keys_of(name)):
             return
         for lacking in self._ports.release(name, now):
             self.touch(lacking, now)
@@ -468,7 +462,7 @@ class Takeovers:
         port = self._ports.allot(name, now, created)
         if port is None:
             return Leave.AS_IS
-        return slice_object(service, record.family, port, activators, pods)
+        return slices.slice_object(service, record.family, port, activators, pods)
 
 
 def _key_of(metadata: Field) -> SliceKey:

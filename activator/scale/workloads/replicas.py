@@ -7,6 +7,7 @@ were seen on API server 1.36.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -163,8 +164,8 @@ class _Failed(Exception):
         self.result = Result(None, found, detail)
 
 
-class Actuator:
-    """Changes the replicas of workloads: one wish at a time for each, and the newest one counts.
+class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
+    """Changes the replicas of workloads, and reads them for the wish None.
 
     A wish names the replicas that it is about. If the workload has others meanwhile, nothing is
     written, and the caller decides again. Knative's counterpart: applyScale in
@@ -179,24 +180,11 @@ class Actuator:
     def __init__(
         self, api: ApiServer, start: Start, report: Callable[[ScaleTarget, Result], None]
     ) -> None:
+        super().__init__(start, self._change)
         self._api = api
         self._report = report
-        self._writer = KeyedWriter[ScaleTarget, Wish | None](start, self._carry_out)
 
-    def scale(self, target: ScaleTarget, wish: Wish) -> None:
-        """Carry out a wish as soon as no request for the target is under way."""
-        self._writer.put(target, wish)
-
-    def look(self, target: ScaleTarget) -> None:
-        """Read and report the replicas, unless a wish is about to do that."""
-        if not self._writer.is_busy(target):
-            self._writer.put(target, None)
-
-    def cancel(self, target: ScaleTarget) -> None:
-        """Remove a wish that has not been sent."""
-        self._writer.cancel(target)
-
-    async def _carry_out(self, target: ScaleTarget, wish: Wish | None) -> None:
+    async def _change(self, target: ScaleTarget, wish: Wish | None) -> None:
         try:
             result = await self._result(target, wish)
         except _Failed as failed:
@@ -289,44 +277,26 @@ class RightsCheck(NamedTuple):
     at: float
 
 
-class KindOf(NamedTuple):
-    """A kind to look up."""
-
-    group: str
-    version: str
-    kind: str
-
-    @classmethod
-    def of(cls, wanted: Wanted) -> KindOf:
-        """Return the kind of an annotation."""
-        return cls(wanted.group, wanted.version, wanted.kind)
-
-
 class Rights:
     """Looks up kinds and rights; each result is kept.
+
+    A kind to look up is a target without a name.
 
     Arguments:
         api: sends the requests.
         start: starts a coroutine as a task.
-        clock: seconds, monotonic.
         changed: called after a result that may change a Service, with the namespace of these
             Services; empty for all.
     """
 
-    def __init__(
-        self,
-        api: ApiServer,
-        start: Start,
-        clock: Callable[[], float],
-        changed: Callable[[str], object],
-    ) -> None:
+    def __init__(self, api: ApiServer, start: Start, changed: Callable[[str], object]) -> None:
         self._api = api
-        self._clock = clock
+        self._clock = asyncio.get_running_loop().time
         self._changed = changed
-        self._kinds: dict[KindOf, ScalableKind] = {}
-        self._unknown: dict[KindOf, RightsCheck] = {}
+        self._kinds: dict[Wanted, ScalableKind] = {}
+        self._unknown: dict[Wanted, RightsCheck] = {}
         self._rights: dict[tuple[ScalableKind, str], RightsCheck] = {}
-        self._checks = KeyedWriter[KindOf | tuple[ScalableKind, str], None](start, self._carry_out)
+        self._checks = KeyedWriter[Wanted | tuple[ScalableKind, str], None](start, self._carry_out)
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
         """Return the kind of a target with its plural.
@@ -334,12 +304,12 @@ class Rights:
         Returns:
             A text if the API server does not have the kind; None while that is not known.
         """
-        kind = KindOf.of(wanted)
+        kind = wanted._replace(name="")
         if kind in self._kinds:
             return self._kinds[kind]
         known = self._unknown.get(kind)
         if known is None or self._is_old(known):
-            self._check(kind)
+            self._checks.read(kind, None)
         return None if known is None else known.problem
 
     def problem(self, target: ScaleTarget) -> str:
@@ -362,24 +332,19 @@ class Rights:
         key = resource, namespace
         known = self._rights.get(key)
         if known is None or (known.problem and self._is_old(known)):
-            self._check(key)
+            self._checks.read(key, None)
         return known
 
     def _is_old(self, verdict: RightsCheck) -> bool:
         return self._clock() - verdict.at >= AGAIN
 
-    def _check(self, key: KindOf | tuple[ScalableKind, str]) -> None:
-        """Look up a kind or check a right, unless that is under way."""
-        if not self._checks.is_busy(key):
-            self._checks.put(key, None)
-
-    async def _carry_out(self, key: KindOf | tuple[ScalableKind, str], _: None) -> None:
+    async def _carry_out(self, key: Wanted | tuple[ScalableKind, str], _: None) -> None:
         try:
-            await (self._look_up(key) if isinstance(key, KindOf) else self._review(*key))
+            await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
         except ApiUnreachable as error:
             logger.debug("%s: %s", key, error)
 
-    async def _look_up(self, kind: KindOf) -> None:
+    async def _look_up(self, kind: Wanted) -> None:
         response = await self._api.send("GET", f"/apis/{kind.group}/{kind.version}")
         text = f"{kind.group}/{kind.version}"
         if response.is_ok:
@@ -430,7 +395,7 @@ class Rights:
             self._changed(namespace)
 
 
-def _resource(response: ApiResponse, kind: KindOf) -> ScalableKind | str:
+def _resource(response: ApiResponse, kind: Wanted) -> ScalableKind | str:
     listed = root(response.decoded(), "APIResourceList")["resources"]
     names = {(entry["kind"].text().lower(), entry["name"].text()) for entry in listed.items()}
     wanted = kind.kind.lower()

@@ -24,7 +24,7 @@ from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
 from activator.plain.workloads import KINDS
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
 
 #: Candidates that a message names.
@@ -49,10 +49,10 @@ class ReadyPods:
         changed: called with each Service whose pods may have changed.
     """
 
-    def __init__(self, changed: Callable[[Name], object]) -> None:
+    def __init__(self, changed: Callable[[ServiceName], object]) -> None:
         self._changed = changed
-        self._slices: dict[ObjectKey, tuple[Name, _Counted]] = {}
-        self._by_service = Index[Name, ObjectKey]()
+        self._slices: dict[ObjectKey, tuple[ServiceName, _Counted]] = {}
+        self._by_service = Index[ServiceName, ObjectKey]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed slice.
@@ -78,7 +78,7 @@ class ReadyPods:
             return
         if owner is None or owner.name != name:
             self.remove(key)
-            owner = Name(key.namespace, intern(name))
+            owner = ServiceName(key.namespace, intern(name))
             self._by_service.add(owner, key)
         self._slices[key] = owner, counted
         self._changed(owner)
@@ -90,7 +90,7 @@ class ReadyPods:
             self._by_service.discard(owner, key)
             self._changed(owner)
 
-    def ready(self, service: Name, port: str) -> int:
+    def ready(self, service: ServiceName, port: str) -> int:
         """Return how many pods behind a port are ready.
 
         Arguments:
@@ -132,14 +132,14 @@ class Workloads:
         changed: called with each Service whose workload may have changed.
     """
 
-    def __init__(self, changed: Callable[[Name], object]) -> None:
+    def __init__(self, changed: Callable[[ServiceName], object]) -> None:
         self._changed = changed
         self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
         self._replicas: dict[ObjectKey, int] = {}
         self._by_label = Index[_Pair, ObjectKey]()
-        self._services: dict[Name, PlainService] = {}
-        self._by_selector = Index[_Pair, Name]()
-        self._by_target = Index[ObjectKey, Name]()
+        self._services: dict[ServiceName, PlainService] = {}
+        self._by_selector = Index[_Pair, ServiceName]()
+        self._by_target = Index[ObjectKey, ServiceName]()
 
     # -- Deployments and StatefulSets --------------------------------------------------------------
 
@@ -149,7 +149,12 @@ class Workloads:
         Raises:
             ManifestError: a field is wrong; nothing has changed.
         """
-        found, replicas = _read(obj, key.kind)
+        spec = root(obj, key.kind)["spec"]
+        field = spec["template"]["metadata"]["labels"]
+        found: dict[str, str] = {}
+        for name in map(str, field.mapping()):
+            found[name] = intern(field.at(name).text())
+        replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
         labels = tuple(_pairs(key.namespace, found))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
             return
@@ -169,10 +174,6 @@ class Workloads:
             self._unindex(key)
             del self._labels[key], self._replicas[key]
 
-    def replicas_of(self, target: ScaleTarget) -> int | None:
-        """Return how many replicas a workload asks for; None if no watch follows it."""
-        return self._replicas.get(ObjectKey(target.resource.kind, target.namespace, target.name))
-
     def _unindex(self, key: ObjectKey) -> None:
         for pair in self._labels.get(key, ()):
             self._by_label.discard(pair, key)
@@ -187,7 +188,7 @@ class Workloads:
 
     # -- Services ----------------------------------------------------------------------------------
 
-    def follow(self, name: Name, service: PlainService) -> None:
+    def follow(self, name: ServiceName, service: PlainService) -> None:
         """Report changes of the workloads that a Service may have."""
         self.leave(name)
         self._services[name] = service
@@ -198,7 +199,7 @@ class Workloads:
             pair = next(iter(_pairs(name.namespace, service.selector)))
             self._by_selector.add(pair, name)
 
-    def leave(self, name: Name) -> None:
+    def leave(self, name: ServiceName) -> None:
         """End the effect of ``follow``."""
         service = self._services.pop(name, None)
         if service is None:
@@ -224,7 +225,7 @@ class Workloads:
                 f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
             )
         target = ScaleTarget(resource, service.key.namespace, wanted.name)
-        replicas = self.replicas_of(target)
+        replicas = self._replicas.get(ObjectKey(resource.kind, target.namespace, target.name))
         if replicas is None and resource.kind in KINDS:
             return Found(
                 None,
@@ -236,7 +237,7 @@ class Workloads:
     def _selected(self, service: PlainService) -> Found:
         selector, namespace = service.selector, service.key.namespace
         pairs = _pairs(namespace, selector)
-        smallest = min((self._by_label.get(pair) for pair in pairs), key=len, default=())
+        smallest = min(map(self._by_label.get, pairs), key=len, default=())
         found = [key for key in smallest if all(pair in self._labels[key] for pair in pairs)]
         if len(found) == 1:
             resource = KNOWN[found[0].kind.lower()]
@@ -256,16 +257,6 @@ class Workloads:
             f"by the annotation activator.dev/target"
         )
         return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
-
-
-def _read(obj: object, kind: str) -> tuple[Mapping[str, str], int]:
-    """Return the labels of a workload's pods, and how many it asks for."""
-    spec = root(obj, kind)["spec"]
-    labels = spec["template"]["metadata"]["labels"]
-    return (
-        {str(name): intern(labels.at(str(name)).text()) for name in labels.mapping()},
-        spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1),
-    )
 
 
 def _named(service: PlainService) -> ObjectKey | None:
@@ -302,9 +293,9 @@ class EnabledServices:
             times for one event.
     """
 
-    def __init__(self, changed: Callable[[Name], object] = lambda name: None) -> None:
+    def __init__(self, changed: Callable[[ServiceName], object] = lambda name: None) -> None:
         self._changed = changed
-        self._services: dict[Name, PlainService] = {}
+        self._services: dict[ServiceName, PlainService] = {}
         self._fronts = Fronts()
         self.readiness = ReadyPods(self._part_changed)
         self.workloads = Workloads(self._part_changed)
@@ -329,15 +320,15 @@ class EnabledServices:
     def _select(self, key: ObjectKey, selecting: Selecting | None) -> None:
         """Record what a Service selects, and renew the fronts before it."""
         for front in self._fronts.select(key, selecting):
-            self._renew(Name(front.namespace, front.name))
+            self._renew(ServiceName(front.namespace, front.name))
 
-    def _renew(self, name: Name) -> None:
+    def _renew(self, name: ServiceName) -> None:
         self.workloads.follow(name, self._fronts.resolve(self._services[name]))
         self._changed(name)
 
     def _invalid(self, key: ObjectKey, obj: object, error: ManifestError) -> PlainService:
         """Return the last good state or safe defaults, with a warning; or a refused Service."""
-        known = self._services.get(Name(key.namespace, key.name))
+        known = self._services.get(ServiceName(key.namespace, key.name))
         # A state with safe defaults is better than none.
         if known is not None and (known.is_good or not (error.instead or known.refused)):
             error.instead = None
@@ -351,7 +342,7 @@ class EnabledServices:
         return PlainService(key, uid, created, {}, asks, None, str(error), is_good=False)
 
     def _set(self, key: ObjectKey, found: PlainService) -> None:
-        name = Name(key.namespace, key.name)
+        name = ServiceName(key.namespace, key.name)
         # Most Services ask for the same, and the value of a selector is often the Service's name.
         found = replace(
             found,
@@ -372,21 +363,21 @@ class EnabledServices:
 
     def _leave(self, key: ObjectKey) -> None:
         """Record that a Service does not opt in any more."""
-        name = Name(key.namespace, key.name)
+        name = ServiceName(key.namespace, key.name)
         service = self._services.pop(name, None)
         if service is not None:
             self._fronts.move(key, service, None)
             self.workloads.leave(name)
             self._changed(name)
 
-    def get(self, name: Name) -> Joined | None:
+    def get(self, name: ServiceName) -> Joined | None:
         """Return a Service; None if it does not exist or does not opt in."""
         service = self._services.get(name)
         if service is None:
             return None
         service, ready = self._fronts.resolve(service), 0
         if service.port is not None:
-            pods = Name(service.pods.namespace, service.pods.name)
+            pods = ServiceName(service.pods.namespace, service.pods.name)
             ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
@@ -399,22 +390,22 @@ class EnabledServices:
             "StatefulSet": self.workloads,
         }
 
-    def __contains__(self, name: Name) -> bool:
+    def __contains__(self, name: ServiceName) -> bool:
         return name in self._services
 
-    def __iter__(self) -> Iterator[Name]:
+    def __iter__(self) -> Iterator[ServiceName]:
         return iter(self._services)
 
     def __len__(self) -> int:
         return len(self._services)
 
-    def with_fronts(self, name: Name) -> Iterator[Name]:
+    def with_fronts(self, name: ServiceName) -> Iterator[ServiceName]:
         """Yield the Services that opt in among a Service and its fronts."""
         for key in (ObjectKey("Service", *name), *self._fronts.of.get(ObjectKey("Service", *name))):
-            if (each := Name(key.namespace, key.name)) in self._services:
+            if (each := ServiceName(key.namespace, key.name)) in self._services:
                 yield each
 
-    def _part_changed(self, name: Name) -> None:
+    def _part_changed(self, name: ServiceName) -> None:
         for each in self.with_fronts(name):
             self._changed(each)
 

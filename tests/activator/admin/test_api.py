@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.admin.api import detail_view, revision_view
-from activator.records.entries import Failed, Failures
+from activator.records.entries import Failed
 from tests.activator.telemetry.world import World
 from throttler.model import (
     AdaptiveMode,
@@ -27,7 +27,7 @@ def world():
 
 
 def view(world, throttler):
-    return revision_view(throttler, world.clock.now)
+    return revision_view(world.driver, throttler)
 
 
 def pod_view(world, throttler):
@@ -169,17 +169,18 @@ def test_the_reason_why_a_request_would_wait_is_shown_before_one_does(world):
 
 
 def next_reason(world, throttler, autoscaler_lost=False):
-    seen = detail_view(throttler, world.driver.cold_starts, world.clock.now, autoscaler_lost)
+    world.driver.autoscaler_lost = lambda kind: autoscaler_lost
+    seen = detail_view(world.driver, throttler)
     return seen["nextReason"], seen["nextReasonDetail"]
 
 
 def test_the_last_request_that_failed_and_how_many_did(world):
-    throttler, failures = world.revision(), Failures()
+    throttler = world.revision()
+    failures = world.entry(throttler).failures
     failures.record(Failed(world.clock.now, 504, Reason.RESPONSE_LATE, ""))
     failures.record(Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed"))
     world.clock.now += 2.5
-    now, cold_starts = world.clock.now, world.driver.cold_starts
-    seen = detail_view(throttler, cold_starts, now, failures=failures)
+    seen = detail_view(world.driver, throttler)
     assert seen["lastFailure"] == {
         "secondsAgo": 2.5,
         "status": 502,
@@ -193,8 +194,8 @@ async def test_a_request_waits_for_an_address(world):
     throttler = world.revision()
     world.request(throttler)
     assert view(world, throttler)["reason"] == "no-endpoints"
-    seen = revision_view(throttler, world.clock.now, autoscaler_lost=True)
-    assert seen["reason"] == "autoscaler-unreachable"
+    world.driver.autoscaler_lost = lambda kind: True
+    assert view(world, throttler)["reason"] == "autoscaler-unreachable"
 
 
 def test_a_pod_that_was_not_probed_yet(world):

@@ -28,6 +28,7 @@ from activator.proxy.exchange.placement import bounded
 from activator.records.counters import RevisionCounters
 from activator.records.entries import Agents, Entry
 from activator.records.source_status import (
+    NO_SOURCE,
     FilesStatus,
     KindStatus,
     MissedEvents,
@@ -238,8 +239,8 @@ def test_a_link_tells_of_its_last_sign_of_life_and_last_word() -> None:
 
 
 def test_what_there_is_none_of_says_nothing() -> None:
-    assert watches_view(None) == {}
-    assert manifests_view(None) is None
+    assert watches_view(NO_SOURCE) == {}
+    assert manifests_view(NO_SOURCE) is None
     assert autoscaler_view(None) is None
 
 
@@ -278,4 +279,4 @@ def test_warnings_of_a_revision_are_about_objects_that_may_be_meant_for_it() -> 
     found = warnings_of(source, service, has_pods=True, pods="pods")
     assert [each["warning"] for each in found] == ["six"]
     assert warnings_of(source, service, has_pods=False) == []
-    assert warnings_view(None) == warnings_of(None, revision, has_pods=False) == []
+    assert warnings_view(NO_SOURCE) == warnings_of(NO_SOURCE, revision, has_pods=False) == []

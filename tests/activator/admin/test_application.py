@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.admin.application import create_app, create_metrics_app
-from activator.admin.streaming import BLOCK, PIECE, encode, in_order, in_turns, json_pieces
+from activator.admin.http_application import BLOCK, PIECE, encode, in_order, in_turns, json_pieces
 from activator.build import running
 from activator.console import status
 from activator.console.client import parse

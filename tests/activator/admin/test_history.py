@@ -11,10 +11,12 @@ import pytest
 
 from activator.admin.application import create_app
 from activator.admin.history import BLOCK, STEPS
+from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.links import StatReporter
 from activator.records.counters import OUTCOMES
 from tests.activator.telemetry.world import World
 from tests.activator.throttlers import throttler_of
+from throttler.model import RevisionID
 from throttler.ticket import Ticket
 
 POD = "10.0.0.1:8012"
@@ -332,3 +334,19 @@ async def test_a_loop_that_stood_still_for_a_step_loses_nothing(past):
     answer = await past.asked("?revision=default/r0000")
     assert answer["revisions"][0]["outcomes"]["served"] == [1, 0]
     assert answer["activator"]["outcomes"]["served"] == [count, 0]
+
+
+def test_the_last_reported_concurrency_counts_and_idle_is_0() -> None:
+    history = World().history
+    busy, idle = RevisionID("ns", "busy"), RevisionID("ns", "idle")
+    history([Stat(busy, 1.0, 1), Stat(idle, 3.0, 1)])
+    history([Stat(busy, 0.5, 1), Stat(idle, 0.0, 1)])
+    assert history.reported == {busy: 0.5}
+
+
+def test_revisions_that_have_become_idle_keep_no_concurrency() -> None:
+    history = World().history
+    for number in range(1000):
+        history([Stat(RevisionID("ns", str(number)), 1.0, 1)])
+        history([Stat(RevisionID("ns", str(number)), 0.0, 1)])
+    assert not history.reported

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, TypedDict, cast
 
 import httpx
@@ -16,7 +15,7 @@ from starlette.routing import Route
 from activator.admin import openapi
 from activator.admin.application import ENDPOINTS, create_app, index
 from activator.admin.openapi import document
-from activator.admin.views.fields import says
+from activator.autoscaler.concurrency import Stat
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
@@ -124,8 +123,7 @@ async def test_cold_starts_are_as_the_document_says(world):
 
 async def test_the_history_is_as_the_document_says(world):
     entry = world.entry(world.revision())
-    busy = SimpleNamespace(revision_id=entry.throttler.revision.id)
-    world.history((busy,))
+    world.history((Stat(entry.throttler.revision.id, 1.0, 1),))
     world.request(entry.throttler)
     entry.counters.outcomes["cancelled"] += 1
     world.clock.now += 10
@@ -163,8 +161,8 @@ def test_the_reference_has_the_rules() -> None:
 
 def test_a_field_is_listed_with_its_closed_set() -> None:
     class View(TypedDict):
-        plain: Annotated[int, says("how many")]
-        word: Annotated[str | None, says("which", ("a", "b", None))]
+        plain: Annotated[int, "how many"]
+        word: Annotated[str | None, "which", ("a", "b", None)]
 
     assert openapi.table("field", View).splitlines()[2:] == [
         "| `plain` | how many |",

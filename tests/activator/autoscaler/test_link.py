@@ -21,6 +21,7 @@ from activator.autoscaler.links import StatReporter
 from activator.proxy.transport.peer_socket import count_unread
 from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of
+from tests.stats import decode
 from throttler.model import RevisionID
 
 pytestmark = on_uvloop  # silent and absent peers take real time
@@ -194,10 +195,28 @@ async def soon(awaitable):
         return await awaitable
 
 
+class WatchedLink(AutoscalerLink):
+    """A link whose changes of state are to wait for."""
+
+    def __init__(self, url, states, timings):
+        self._is_up, self._states = False, states
+        super().__init__(url, timings=timings)
+
+    @property
+    def connected(self):
+        return self._is_up
+
+    @connected.setter
+    def connected(self, is_up):
+        if is_up != self._is_up:
+            self._is_up = is_up
+            self._states(is_up)
+
+
 @contextlib.asynccontextmanager
 async def running(url, timings=QUICK):
     states = States()
-    link = AutoscalerLink(url, on_change=states, timings=timings)
+    link = WatchedLink(url, states, timings)
     task = asyncio.ensure_future(link.run())
     try:
         yield link, states
@@ -226,7 +245,7 @@ async def test_a_poke_arrives_decoded(peer):
         reporter = StatReporter([wire.frame_sink(link.send, "act-0")], clock=clock)
         reporter.loads.load(A).request_began(clock())
         frame = await soon(peer.frames.get())
-        assert wire.decode(frame) == ([Stat(A, 1.0, 1)], {"act-0"})
+        assert decode(frame) == ([Stat(A, 1.0, 1)], {"act-0"})
         await until(lambda: link.frames_sent == 1)
         assert 0 <= link.last_sent_age() < PATIENCE
 
@@ -242,7 +261,7 @@ async def test_reports_follow_the_poke(peer):
         reporter.report()
         reporter.report()
         frames = [await soon(peer.frames.get()) for _ in range(3)]
-    assert [wire.decode(frame)[0] for frame in frames] == [
+    assert [decode(frame)[0] for frame in frames] == [
         [Stat(A, 1.0, 1)],
         [Stat(A, 0.5, 1)],
         [Stat(A, 2.0, 0)],

@@ -122,7 +122,7 @@ async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_
         link._up()
         await after(next(lives, 3600.0))
         assert link.lost_for() == 0.0
-        link._down()
+        link.connected = False
 
     monkeypatch.setattr(link, "dial", dial_once)
     monkeypatch.setattr(link, "_serve", serve)

@@ -9,7 +9,7 @@ import pytest
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.links import LOST, Links
-from activator.autoscaler.wire import decode
+from tests.stats import decode
 from throttler.model import RevisionID, RevisionKind
 
 URL = "ws://127.0.0.1:1"

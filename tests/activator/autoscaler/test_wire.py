@@ -8,6 +8,7 @@ from grpc_tools import protoc
 
 from activator.autoscaler import stat_pb2, wire
 from activator.autoscaler.concurrency import Stat
+from tests.stats import decode
 from throttler.model import RevisionID
 
 A = RevisionID("default", "a-00001")
@@ -25,17 +26,17 @@ def test_a_poke_is_these_very_bytes():
 
 def test_what_is_encoded_is_decoded():
     stats = [Stat(A, 0.5, 3), Stat(B, 0.0, 0)]
-    assert wire.decode(wire.encode(stats, "act-0")) == (stats, {"act-0"})
+    assert decode(wire.encode(stats, "act-0")) == (stats, {"act-0"})
 
 
 def test_an_all_zero_stat_without_a_pod_name_still_has_a_stat():
-    assert wire.decode(wire.encode([Stat(A, 0.0, 0)], "")) == ([Stat(A, 0.0, 0)], {""})
+    assert decode(wire.encode([Stat(A, 0.0, 0)], "")) == ([Stat(A, 0.0, 0)], {""})
 
 
 def test_a_message_without_stat_is_skipped():
     frame = stat_pb2.WireStatMessages()
     frame.messages.add(namespace="default", name="a-00001")
-    assert wire.decode(frame.SerializeToString()) == ([], frozenset())
+    assert decode(frame.SerializeToString()) == ([], frozenset())
 
 
 def nan_frame():
@@ -47,16 +48,14 @@ def nan_frame():
 @pytest.mark.parametrize("frame", [b"\xff", b"\x0a\x7fshort", nan_frame()])
 def test_rubbish_is_refused_with_its_size(frame):
     with pytest.raises(ValueError, match=f"stat frame of {len(frame)} bytes"):
-        wire.decode(frame)
+        decode(frame)
 
 
 def test_the_sink_sends_one_frame_per_batch():
     frames = []
     sink = wire.frame_sink(lambda frame, on_sent: frames.append(frame), "act-0")
     sink([Stat(A, 1.0, 1), Stat(B, 2.0, 2)])
-    assert [wire.decode(frame) for frame in frames] == [
-        ([Stat(A, 1.0, 1), Stat(B, 2.0, 2)], {"act-0"})
-    ]
+    assert [decode(frame) for frame in frames] == [([Stat(A, 1.0, 1), Stat(B, 2.0, 2)], {"act-0"})]
 
 
 def test_when_a_frame_has_left_it_is_known_what_was_in_it():

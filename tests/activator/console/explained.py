@@ -15,7 +15,7 @@ POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 
 def view(world, throttler, **more):
     """Return the view of a real activator, with the fields that other parts add."""
-    return revision_view(throttler, world.clock.now) | more
+    return revision_view(world.driver, throttler) | more
 
 
 def shown(answer, **activator) -> list[str]:

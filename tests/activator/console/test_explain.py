@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activator.admin.api import detail_view
-from activator.admin.views.fields import WAITING
-from activator.console import explain, scaler
+from activator.admin.views.revisions import WAITING
+from activator.console import explain, explain_parts
 from activator.console.client import parse
 from activator.console.explain import meaning, page_of, what_to_do
 from activator.console.screen import Fact, plain
@@ -91,7 +91,7 @@ def test_a_revision_at_zero(world):
 
 
 def test_reason_and_advice_are_shown_before_a_request_waits(world):
-    zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
+    zero = detail_view(world.driver, world.revision())
     lines = shown(zero)
     assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
     assert lines[2:4] == [
@@ -108,7 +108,7 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
     world.healthy(full, POD)
     for _ in range(2):
         world.request(full)
-    lines = shown(detail_view(full, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, full))
     assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
 
 
@@ -133,14 +133,14 @@ async def test_a_start_has_its_progress_and_advice_only_if_it_is_late(
     for pods in ((), (POD,)):  # none is listed, and one that is not ready
         world.pods(throttler, not_ready=pods)
         world.clock.now = ticket.arrived + took
-        lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+        lines = shown(detail_view(world.driver, throttler))
         assert lines[0].partition(": ")[2].startswith(begins)
         assert any("kubectl" in line for line in lines) == advice
         assert ("What to do  Nothing yet: a pod is starting" in "\n".join(lines)) != advice
         promises = [line for line in lines if "a new request would wait" in line]
         assert bool(promises) == (usual is not None and not advice)
     throttler.cancel(ticket, world.clock.now)
-    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, throttler))
     assert lines[0].partition(": ")[2].startswith(begins.replace("1 request", "no request"))
     world.driver.close()
 
@@ -151,13 +151,13 @@ def test_failed_starts_are_shown_after_their_clients_have_left(world):
         cold_start = world.driver.cold_starts.join(throttler, {}, world.clock.now)
         world.clock.now += 20
         world.driver.cold_starts.request_ended(cold_start, "cancelled", world.clock.now)
-        lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+        lines = shown(detail_view(world.driver, throttler))
         assert "Nothing while no request waits" not in "\n".join(lines)
         (at,) = [n for n, line in enumerate(lines) if line.startswith("Failed starts")]
         assert lines[at].split("  ")[-1].startswith(f"{count} in a row, without a usable pod")
         assert lines[at + 1].endswith("for 20.0 s, cancelled; no-endpoints")
     world.healthy(throttler, POD)
-    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, throttler))
     assert not [line for line in lines if line.startswith("Failed starts")]
 
 
@@ -170,10 +170,10 @@ async def test_after_a_failed_start_the_next_one_has_advice_at_once(world, usual
     ticket = world.request(throttler)
     world.pods(throttler, not_ready=(POD,))
     world.clock.now += 1.5
-    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, throttler))
     assert "What to do  Nothing yet: a pod is starting." in lines
     world.driver.cold_starts.request_ended(cold_start, "timed-out", world.clock.now)
-    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, throttler))
     starts = "starting for 1.5 s; pods-not-ready" if usual is None else "starting, 1.5 of about 2 s"
     assert lines[0].endswith(f"1 request waits, {starts}")
     assert any("kubectl" in line for line in lines)
@@ -186,11 +186,12 @@ async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_fail
     throttler = service(world)
     for pods in ((), (POD,)):
         world.pods(throttler, not_ready=pods)
-        answer = parse(json.dumps(detail_view(throttler, world.driver.cold_starts, 0.0)))
-        lines = plain(explain.page(answer, None, scaler.ScalerFacts(starts=True))).splitlines()
+        answer = parse(json.dumps(detail_view(world.driver, throttler)))
+        page = explain.page(answer, None, explain_parts.ScalerFacts(starts=True))
+        lines = plain(page).splitlines()
         assert lines[0] == "Service default/hello: no request waits, a pod is starting"
         assert "What to do  Nothing yet: a pod is starting." in lines
-        lines = plain(explain.page(answer, None, scaler.ScalerFacts())).splitlines()
+        lines = plain(explain.page(answer, None, explain_parts.ScalerFacts())).splitlines()
         assert "a new one would" in lines[0]
     world.driver.close()
 
@@ -202,7 +203,7 @@ async def test_a_starting_pod_that_kubernetes_lists_as_ready_at_once_is_no_failu
     (pod,) = world.pods(throttler, POD)
     world.driver.probe_failed(pod, pod.epoch, "connection refused")
     world.clock.now += 1.5
-    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, throttler))
     assert lines[0] == "Service default/hello: 1 request waits, starting, 1.5 s"
     assert "What to do  Nothing yet: a pod is starting." in lines
     throttler.cancel(ticket, world.clock.now)
@@ -216,11 +217,11 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     port = {"kind": "Service", "namespace": "default", "name": "hello"}
     port |= {"reason": "no-such-port", "warning": "no EndpointSlice has the port"}
     for scaled, warnings, cause in (
-        (scaler.ScalerFacts(forbidden, "scale-forbidden"), [], "scale-forbidden"),
-        (scaler.NOT_SCALED, [port], "no-such-port"),
-        (scaler.NOT_SCALED, [port | {"reason": "limited"}], ""),
+        (explain_parts.ScalerFacts(forbidden, "scale-forbidden"), [], "scale-forbidden"),
+        (explain_parts.NOT_SCALED, [port], "no-such-port"),
+        (explain_parts.NOT_SCALED, [port | {"reason": "limited"}], ""),
     ):
-        answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
+        answer = detail_view(world.driver, throttler)
         one = parse(json.dumps(answer | {"objectWarnings": warnings}))
         lines = plain(explain.page(one, None, scaled)).splitlines()
         assert lines[0].endswith(cause or "starting, 0.0 s")
@@ -235,9 +236,9 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
             or "Service default/hello: no-such-port: no Endpoint" in todo[0]
         )
     throttler.cancel(queued, world.clock.now)
-    answer = detail_view(throttler, world.driver.cold_starts, world.clock.now)
+    answer = detail_view(world.driver, throttler)
     page = explain.page(
-        parse(json.dumps(answer)), None, scaler.ScalerFacts(forbidden, "scale-forbidden")
+        parse(json.dumps(answer)), None, explain_parts.ScalerFacts(forbidden, "scale-forbidden")
     )
     assert plain(page).startswith("Service default/hello: no request waits, scale-forbidden")
 
@@ -248,7 +249,7 @@ WRONG = {"namespace": "default", "name": "hello-private", "warning": "it lacks a
 @pytest.mark.parametrize("folder", ["", "/srv/objects"])
 @pytest.mark.parametrize("kind", ["Endpoints", "EndpointSlice"])
 def test_the_advice_names_the_object_that_should_list_the_pods(world, kind, folder):
-    zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
+    zero = detail_view(world.driver, world.revision())
     activator = {"manifests": {"folder": folder}} if folder else {}
     lines = shown(zero | {"objectWarnings": [WRONG | {"kind": kind}]}, **activator)
     assert lines[2:6] == [
@@ -261,7 +262,7 @@ def test_the_advice_names_the_object_that_should_list_the_pods(world, kind, fold
 
 
 def test_a_warning_about_the_revision_itself_is_no_advice_about_its_pods(world):
-    zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
+    zero = detail_view(world.driver, world.revision())
     warnings = [WRONG | {"kind": "Revision", "name": f"r{n}"} for n in range(7)]
     lines = shown(zero | {"objectWarnings": warnings})
     assert lines[3] == "What to do  Nothing while no request waits: the first request starts a pod."
@@ -280,7 +281,7 @@ def test_a_deleted_revision_is_shown_as_such_and_no_pod_of_it_is_awaited(world):
     assert lines[3].startswith("What to do  Apply the Revision again")
     assert not any("kubectl" in line for line in lines)
     throttler.cancel(ticket, world.clock.now)
-    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
+    lines = shown(detail_view(world.driver, throttler))
     assert lines[0] == "default/hello: deleted; no request waits, a new one would get 404"
 
 
@@ -397,7 +398,7 @@ def service(world, **changes):
     ],
 )
 def test_a_service_has_its_probe_and_the_reason_for_it(world, probe, text):
-    lines = shown(detail_view(service(world, probe=probe), world.driver.cold_starts, 0.0))
+    lines = shown(detail_view(world.driver, service(world, probe=probe)))
     assert lines[0].startswith("Service default/hello: no request waits")
     at = lines.index(f"Probe       {text}")
     assert lines[at + 1].strip() == "Because."
@@ -425,7 +426,7 @@ async def test_a_service_has_no_advice_of_knative(world):
 )
 def test_a_service_has_the_protocol_of_its_pods(world, protocol, tls, text):
     plain_service = service(world, protocol=protocol, tls=tls)
-    lines = shown(detail_view(plain_service, world.driver.cold_starts, 0.0))
+    lines = shown(detail_view(world.driver, plain_service))
     assert f"Protocol    {text}" in lines
 
 
@@ -478,7 +479,9 @@ def test_every_reason_of_the_scaler_can_be_shown(world, owner):
         why = {"reason": word, "detail": reasons.text(word, "")}
         found = {"findings": [{"reason": word, "note": "Because."}]}
         for more in (why, found, why | found):
-            part = scaler.ScalerFacts(tuple(scaler.facts(parse(json.dumps(scaled | more)))), word)
+            part = explain_parts.ScalerFacts(
+                tuple(explain_parts.facts(parse(json.dumps(scaled | more)))), word
+            )
             answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
             lines = plain(explain.page(answer, None, part)).splitlines()
             assert any(word in line for line in lines)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import respx
 
-from activator.console import scaler
+from activator.console import explain_parts
 from activator.console.client import parse
 from activator.console.screen import plain
 from activator.settings.config import load
@@ -20,7 +20,7 @@ PATH = f"{URL}/api/v1/services/shop/hello"
 
 
 def shown(**changes) -> list[str]:
-    return plain((tuple(scaler.facts(parse(json.dumps(SERVICE | changes)))),)).splitlines()
+    return plain((tuple(explain_parts.facts(parse(json.dumps(SERVICE | changes)))),)).splitlines()
 
 
 def test_a_service_that_is_scaled():
@@ -64,7 +64,7 @@ def test_a_start_that_began_a_moment_ago_is_known(phase, before, seconds, starts
     at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
     change = {"at": at, "before": before, "after": 2, "sentence": "Why"}
     respx.get(PATH).respond(json=SERVICE | {"phase": phase, "lastChange": change})
-    assert scaler.ask(URL, "shop", "hello").starts is starts
+    assert explain_parts.ask(URL, "shop", "hello").starts is starts
 
 
 @respx.mock
@@ -83,7 +83,7 @@ def test_a_start_that_began_a_moment_ago_is_known(phase, before, seconds, starts
 )
 def test_a_response_and_what_to_do_without_one(response, line):
     respx.get(PATH).respond(**response)
-    assert line in plain((scaler.ask(URL, "shop", "hello").facts,))
+    assert line in plain((explain_parts.ask(URL, "shop", "hello").facts,))
 
 
 @respx.mock
@@ -91,7 +91,7 @@ def test_a_follower_names_the_leader_and_how_to_reach_it():
     detail = "This scaler does not lead. The leader is scale-2."
     problem = {"Content-Type": "application/problem+json"}
     respx.get(PATH).respond(503, headers=problem, json={"detail": detail})
-    assert scaler.ask(URL, "shop", "hello").facts[0].lines == (
+    assert explain_parts.ask(URL, "shop", "hello").facts[0].lines == (
         f"{PATH}: {detail}",
         "kubectl port-forward -n activator-system service/activator-scale 8081",
         "--scaler-admin-url names another address",
@@ -101,7 +101,7 @@ def test_a_follower_names_the_leader_and_how_to_reach_it():
 @respx.mock
 def test_a_scaler_that_is_not_there():
     respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
-    text = plain((scaler.ask(URL, "shop", "hello").facts,))
+    text = plain((explain_parts.ask(URL, "shop", "hello").facts,))
     assert "kubectl port-forward -n activator-system service/activator-scale 8081" in text
 
 
@@ -128,7 +128,7 @@ FOLDER = {"manifests": {"folder": "/srv", "ageSeconds": 1.0}}
 def test_without_a_cluster_no_port_can_be_forwarded(scaler_link, lines):
     respx.get(PATH).mock(side_effect=httpx.ConnectError("refused"))
     activator = parse(json.dumps(FOLDER | {"scaler": scaler_link}))
-    assert scaler.ask(URL, "shop", "hello", activator).facts[0].lines == lines
+    assert explain_parts.ask(URL, "shop", "hello", activator).facts[0].lines == lines
 
 
 @respx.mock
@@ -137,7 +137,7 @@ def test_the_host_is_one_that_every_scaler_accepts():
     url = "http://activator-scale.activator-system.svc:8081"
     asked = respx.get(f"{url}/api/v1/services/shop/hello")
     asked.respond(json=SERVICE)
-    assert scaler.ask(url, "shop", "hello").facts[0].lines[0].startswith("serving: ")
+    assert explain_parts.ask(url, "shop", "hello").facts[0].lines[0].startswith("serving: ")
     assert asked.calls[0].request.headers["Host"] == "localhost"
 
 

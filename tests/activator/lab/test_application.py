@@ -10,9 +10,8 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
-from activator.lab.application import Application, Echo, asks_for_websocket
+from activator.lab.application import Application, Echo, PodCounters, Switches, asks_for_websocket
 from activator.lab.http1 import PodRequest, PodResponse, RequestParser
-from activator.lab.switchboard import PodCounters, Switches
 
 
 def ask(target: str, body: bytes = b"", **headers: str):

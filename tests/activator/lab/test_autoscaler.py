@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from activator.lab.autoscaler import DemoEvent, DemoService, ToyAutoscaler, ToyScaler
 from activator.lab.cluster import ToyCluster
+from activator.lab.demo import DemoEvent, DemoService, ToyAutoscaler, ToyScaler
 from tests.process import PATIENCE, addresses
 
 FAST = {"start_after": 0.0, "idle": 3.0}

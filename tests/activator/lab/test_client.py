@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from activator.lab.client import (
+from activator.lab.programs import (
     ActivatorEvents,
     ClientResponse,
     SteadyTraffic,

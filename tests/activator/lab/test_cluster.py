@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from activator.lab import kubelet
-from activator.lab.client import fetch
 from activator.lab.cluster import ToyCluster
-from activator.lab.control_plane.resources import DEPLOYMENTS, SERVICES
+from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
 from activator.lab.kubelet import Probes, ask
 from activator.lab.objects import HTTP_PROBE, TCP_PROBE, deployment, revision, service
+from activator.lab.programs import fetch
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE, addresses
 

@@ -10,10 +10,16 @@ from typing import Any
 import httpx
 import pytest
 
-from activator.lab import local_activator
-from activator.lab.autoscaler import DemoEvent, DemoService
-from activator.lab.client import fetch
-from activator.lab.demo import MAX_RESPONSES_PER_SECOND, Demo, Narrator, guide
+from activator.lab import programs
+from activator.lab.demo import (
+    MAX_RESPONSES_PER_SECOND,
+    Demo,
+    DemoEvent,
+    DemoService,
+    Narrator,
+    guide,
+)
+from activator.lab.programs import fetch
 from tests.process import PATIENCE, addresses, until
 
 
@@ -102,7 +108,7 @@ async def test_scaler_knows_the_service_and_the_folder_has_it():
 
 
 async def test_scaler_that_does_not_start_is_an_error(monkeypatch):
-    monkeypatch.setattr(local_activator, "SCALER_OPTIONS", ("--stat-port", "many"))
+    monkeypatch.setattr(programs, "SCALER_OPTIONS", ("--stat-port", "many"))
     with Demo([], addresses=addresses()) as demo:
         with pytest.raises(OSError, match=r"the scaler ended: .*many"):
             await demo.start()

@@ -76,7 +76,7 @@ async def test_pods_are_switched_asked_and_ended():
         assert pod.name != other.name
         await pod.switch("Ready", "it is not ready")
         await pod.until("not ready")
-        assert not pod.listed_ready
+        assert not pod.process.ready
         assert (await pod.probe_as_kubelet()).status == 503
         assert (await pod.request_directly()).status == 200
         assert (await pod.counters())["requests"] == 1
@@ -88,7 +88,7 @@ async def test_pods_are_switched_asked_and_ended():
         other.terminate()
         await other.until("stopped")
         view = await app.until_view("one is left", lambda view: len(view["pods"]) == 1)
-        assert view["pods"][0]["uid"] == pod.uid
+        assert view["pods"][0]["uid"] == pod.process.uid
     happened = [entry.what for entry in timeline.entries]
     assert "app-1: it is not ready (/toggleReady)" in happened
     assert "app-2: is terminating" in happened

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from activator.lab.addresses import PodPlace
-from activator.lab.client import fetch
 from activator.lab.kubelet import (
-    Checks,
     KubeletReadiness,
     KubeletStep,
     PodProcess,
@@ -24,8 +22,13 @@ from activator.lab.kubelet import (
     probes_of,
 )
 from activator.lab.pod import Pod, PodOptions
+from activator.lab.programs import fetch
 from tests.process import PATIENCE, addresses
 from tests.rows import naming
+
+
+def silent(*event: object, **details: object) -> None:
+    pass
 
 
 @asynccontextmanager
@@ -59,10 +62,10 @@ async def pod(plain: bool = False) -> AsyncIterator[Pod]:
 )
 async def test_readiness_is_what_the_pods_probes_find(switch, probes, ready):
     async with pod() as found:
-        checks = Checks(found.options, probes)
-        assert await checks.is_ready()
+        checks = PodProcess(found.options, silent, probes=probes)
+        assert await checks.passes()
         found.switches.toggle(switch)
-        assert await checks.is_ready() is ready
+        assert await checks.passes() is ready
 
 
 @pytest.mark.parametrize(
@@ -71,10 +74,10 @@ async def test_readiness_is_what_the_pods_probes_find(switch, probes, ready):
 )
 async def test_pod_without_queue_proxy_has_a_health_page(readiness, ready):
     async with pod(plain=True) as found:
-        checks = Checks(found.options, Probes(readiness=readiness))
-        assert await checks.is_ready()
+        checks = PodProcess(found.options, silent, probes=Probes(readiness=readiness))
+        assert await checks.passes()
         found.switches.toggle("ready")
-        assert await checks.is_ready() is ready
+        assert await checks.passes() is ready
         options = found.options
         assert await ask(options.address, options.port, "/", probe="queue") == 200, "the greeting"
         assert (found.counters.requests, found.counters.probes > 0) == (
@@ -86,8 +89,10 @@ async def test_pod_without_queue_proxy_has_a_health_page(readiness, ready):
 @pytest.mark.parametrize("readiness", [KubeletReadiness.HTTP, KubeletReadiness.TCP])
 async def test_pod_that_does_not_listen_is_not_ready(readiness):
     place = addresses().take()
-    checks = Checks(PodOptions("p", place.ip, place.port), Probes(readiness=readiness))
-    assert not await checks.is_ready()
+    checks = PodProcess(
+        PodOptions("p", place.ip, place.port), silent, probes=Probes(readiness=readiness)
+    )
+    assert not await checks.passes()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,9 @@ async def test_pod_that_does_not_listen_is_not_ready(readiness):
 )
 async def test_container_is_dead_after_failures_in_a_row(switch, container):
     async with pod() as found:
-        checks = Checks(found.options, Probes(liveness=container, failure_threshold=2))
+        checks = PodProcess(
+            found.options, silent, probes=Probes(liveness=container, failure_threshold=2)
+        )
         found.switches.toggle(switch)
         assert not await checks.is_dead()
         found.switches.toggle(switch)
@@ -124,7 +131,7 @@ def test_a_switch_counts_where_a_probe_reads_it(probes, blind, asked):
 async def test_pod_without_a_liveness_probe_is_never_dead():
     async with pod() as found:
         found.switches.toggle("live")
-        checks = Checks(found.options, Probes(failure_threshold=1))
+        checks = PodProcess(found.options, silent, probes=Probes(failure_threshold=1))
         assert not await checks.is_dead()
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from activator.lab import local_activator
-from activator.lab.client import fetch
-from activator.lab.local_activator import DidNotStart, LocalActivator
+from activator.lab import programs
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.lab.programs import DidNotStart, LocalActivator, fetch
 from tests.process import PATIENCE
 
 
@@ -51,7 +50,7 @@ async def test_activator_that_cannot_start_says_why(tmp_path):
 
 
 async def test_activator_that_is_not_ready_in_time_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_activator, "START_PATIENCE", 0.0)
+    monkeypatch.setattr(programs, "START_PATIENCE", 0.0)
     activator = LocalActivator(("local", "--manifests", str(tmp_path)), lambda line: None)
     try:
         with pytest.raises(DidNotStart, match="not ready"):

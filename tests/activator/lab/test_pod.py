@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from activator.lab.application import Switches
 from activator.lab.http1 import PodRequest
 from activator.lab.pod import (
     PodOptions,
@@ -21,7 +22,6 @@ from activator.lab.pod import (
     probe_response,
     traffic_refusal,
 )
-from activator.lab.switchboard import Switches
 from tests.process import PATIENCE, addresses
 
 READY, UNREADY, DOWN = Switches(), Switches(ready=False), Switches(running=False)
@@ -53,14 +53,14 @@ def request(agent: str = "", probe: str = "", hashed: str = "") -> PodRequest:
     ids=["ready", "exec unseen", "unready", "down", "draining", "other", "absent"],
 )
 def test_prober_gets_a_response(agent, probe, switches, status, body):
-    answer = probe_response(request(agent, probe), switches)
+    answer = probe_response(request(agent, probe), switches, PodOptions())
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
 
 
 @pytest.mark.parametrize("switches", [UNREADY, DOWN])
 def test_queue_proxy_that_cannot_ask_vouches_for_whatever_there_is(switches):
-    answer = probe_response(request("kube-probe/1.34", "queue"), switches, blind=True)
+    answer = probe_response(request("kube-probe/1.34", "queue"), switches, PodOptions(blind=True))
     assert answer is not None
     assert (answer.status, answer.body) == (200, b"queue")
 
@@ -69,7 +69,7 @@ def test_queue_proxy_that_cannot_ask_vouches_for_whatever_there_is(switches):
 def test_queue_proxy_responds_for_the_sidecar_only_if_it_polls_it(polls_sidecar, status):
     switches = Switches(sidecar_ready=False)
     answer = probe_response(
-        request("kube-probe/1.34", "queue"), switches, polls_sidecar=polls_sidecar
+        request("kube-probe/1.34", "queue"), switches, PodOptions(polls_sidecar=polls_sidecar)
     )
     assert answer is not None
     assert answer.status == status
@@ -84,14 +84,14 @@ def test_queue_proxy_responds_for_the_sidecar_only_if_it_polls_it(polls_sidecar,
     ],
 )
 def test_ingress_probe_of_any_sender_gets_a_response(hashed, switches, status, body):
-    answer = probe_response(request("curl", "probe", hashed), switches)
+    answer = probe_response(request("curl", "probe", hashed), switches, PodOptions())
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
     assert (("K-Network-Hash", "h") in answer.headers) == (status == 200)
 
 
 def test_probe_header_of_other_senders_is_traffic():
-    assert probe_response(request("curl", "queue"), UNREADY) is None
+    assert probe_response(request("curl", "queue"), UNREADY, PodOptions()) is None
 
 
 @pytest.mark.parametrize(

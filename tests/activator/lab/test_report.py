@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from activator.lab import report
+from activator.lab import command
+from activator.lab.application import ALL_SWITCHES
+from activator.lab.command import STYLES, SWITCHES, Printer, ReportRow, guide
 from activator.lab.pod import PodOptions
-from activator.lab.report import STYLES, SWITCHES, Printer, ReportRow, guide
 from activator.lab.scenario import ScenarioOutcome
 from activator.lab.scenarios import SCENARIOS
-from activator.lab.switchboard import ALL_SWITCHES
 from activator.lab.timeline import TimelineEntry, Who
 
 
@@ -28,22 +28,22 @@ def outcome(passed: bool = True, error: str = "", number: int = 1) -> ScenarioOu
     return ScenarioOutcome(scenario, entries, passed, error, 2.34)
 
 
-def plain(rows: list[report.ReportRow]) -> list[str]:
+def plain(rows: list[command.ReportRow]) -> list[str]:
     return [row.plain for row in rows]
 
 
 def test_timeline_is_in_columns_and_checks_stand_out():
-    assert plain(report.timeline(outcome())) == [
+    assert plain(command.timeline(outcome())) == [
         "    0.500  kubernetes  starts app-1",
         "   61.250  passed      it is 200",
     ]
-    rows = report.timeline(outcome(False, "nothing came"))
+    rows = command.timeline(outcome(False, "nothing came"))
     assert [row.style for row in rows] == ["kubernetes", "failed", "failed"]
     assert plain(rows)[-1] == "           failed      nothing came"
 
 
 def test_heading_says_what_is_expected():
-    lines = plain(report.heading(SCENARIOS[0], 2, 12))
+    lines = plain(command.heading(SCENARIOS[0], 2, 12))
     assert lines[0].startswith("1 exec-readiness: ")
     assert lines[0].endswith("(2 of 12)")
     assert SCENARIOS[0].knative in lines[1]
@@ -51,15 +51,15 @@ def test_heading_says_what_is_expected():
 
 
 def test_result_and_summary_say_who_failed():
-    assert "  failed in 2.3 s" in plain(report.result(outcome(False)))
-    (line,) = plain(report.summary([outcome(), outcome(False, number=7)]))
+    assert "  failed in 2.3 s" in plain(command.result(outcome(False)))
+    (line,) = plain(command.summary([outcome(), outcome(False, number=7)]))
     assert line == "1 of 2 passed in 5 s; failed: 7 name"
-    (row,) = report.summary([outcome()])
+    (row,) = command.summary([outcome()])
     assert (row.style, row.plain) == ("passed", "1 of 1 passed in 2 s")
 
 
 def test_listing_names_each():
-    lines = plain(report.listing(SCENARIOS))
+    lines = plain(command.listing(SCENARIOS))
     assert len(lines) == len(SCENARIOS)
     assert lines[0].split()[:2] == ["1", "exec-readiness"]
     assert len({line.index(each.title) for line, each in zip(lines, SCENARIOS, strict=True)}) == 1

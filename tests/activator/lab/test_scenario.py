@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from activator.lab import environment as environment_module
-from activator.lab import local_activator, scenarios
+from activator.lab import programs, scenarios
 from activator.lab.environment import Environment
 from activator.lab.scenario import Scenario, ScenarioOutcome, run_scenario
 from activator.lab.scenarios import SCENARIOS, find
@@ -93,7 +93,7 @@ async def test_what_does_not_come_ends_the_scenario_and_is_named(monkeypatch):
 
 
 async def test_activator_that_does_not_start_is_no_crash(monkeypatch):
-    monkeypatch.setattr(local_activator, "OPTIONS", ("--http-port", "many"))
+    monkeypatch.setattr(programs, "OPTIONS", ("--http-port", "many"))
 
     async def script(environment: Environment) -> None:
         raise AssertionError("there is no environment")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from activator.lab.application import PodCounters, Switches, admin_response
 from activator.lab.http1 import PodRequest
-from activator.lab.switchboard import PodCounters, Switches, admin_response
 
 
 def test_switch_is_turned_over_and_back():

@@ -6,19 +6,20 @@ from dataclasses import asdict
 
 import pytest
 
-from activator.lab.client import ClientResponse
+from activator.lab.application import Switches
 from activator.lab.environment import Environment
-from activator.lab.phrases import (
+from activator.lab.programs import ClientResponse
+from activator.lab.scenario import Scenario, ScenarioOutcome
+from activator.lab.timeline import (
     SWITCHES,
+    Timeline,
+    Who,
     of_activator_event,
     of_pod_event,
     of_response,
     of_value,
     of_view,
 )
-from activator.lab.scenario import Scenario, ScenarioOutcome
-from activator.lab.switchboard import Switches
-from activator.lab.timeline import Timeline, Who
 
 
 def outcome(timeline: Timeline, error: str = "") -> ScenarioOutcome:

@@ -16,7 +16,7 @@ import trustme
 
 from activator.knative.words import DATA_PLANE
 from activator.proxy.client.listener import PausingListener, listen
-from activator.settings.tls_parameters import TlsParameters
+from activator.settings.values import TlsParameters
 from activator.tls.internal_encryption import POD_PORT, InternalTls
 from tests.activator.proxy.world import (
     NAMESPACE,

@@ -12,10 +12,10 @@ from activator.process.tasks import Tasks
 from activator.scale.board import PEAK, Board, Published
 from activator.scale.decisions.plan import ACTIVATION_LEASE, Observed, Plan, Planner, WorkloadPhase
 from activator.scale.decisions.record import Decided, Facts
-from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.reports.load import Loads, Report, ServiceName
 from tests.activator.plain.objects import service
 
-HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
+HELLO, OTHER = ServiceName("shop", "hello"), ServiceName("shop", "other")
 KEDA = Annotations(owner=Owner.KEDA)
 
 
@@ -126,7 +126,7 @@ async def test_the_loss_of_the_lead_ends_all_waiters() -> None:
 
 def test_the_services_of_a_namespace() -> None:
     world = World()
-    for name in (OTHER, Name("x", "hello"), HELLO):
+    for name in (OTHER, ServiceName("x", "hello"), HELLO):
         world.board.publish(name, active=True, target=1)
     assert [name for name, _ in world.board.of_namespace("shop")] == [HELLO, OTHER]
     assert list(world.board.of_namespace("none")) == []

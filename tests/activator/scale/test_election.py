@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from activator.lab.control_plane.plane import ControlPlane
-from activator.scale.election import LABEL, Candidate, LeasePlace, new_identity
+from activator.scale.election import LABEL, Candidate, LeasePlace
 from tests.activator.scale.world import elapse, until
 from tests.control_plane import InProcessClient
 
@@ -45,7 +45,6 @@ class Election:
         candidate = Candidate(
             InProcessClient(self.plane),
             LeasePlace(NAMESPACE, "activator-scale", name),
-            new_identity(name),
             lambda leads: self.changes.append((name, leads)),
         )
         self._running[name] = candidate, asyncio.ensure_future(candidate.run())

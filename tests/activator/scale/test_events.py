@@ -22,12 +22,13 @@ from activator.scale.events import (
     REFILL,
     REPEAT,
     EventBook,
+    EventsPart,
     EventWrite,
-    EventWriter,
     Notice,
     Subject,
     shortened,
 )
+from activator.scale.reports.load import ServiceName
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, scaler
 
@@ -150,11 +151,6 @@ def test_notices_with_one_reason_are_one_event() -> None:
     assert book.report(*warnings) == []
 
 
-def test_the_type_of_an_event() -> None:
-    [write] = Book().report(Notice("scaled", "0 -> 1", is_warning=False))
-    assert body(write)["type"] == "Normal"
-
-
 def test_a_note_that_never_stays_the_same_cannot_flood_the_cluster() -> None:
     book = Book()
     written = 0
@@ -190,7 +186,7 @@ def test_a_service_without_notices_costs_nothing() -> None:
     book.repeats()
     assert len(book.book) == 0
     [write] = book.report(OWNERS)
-    book.book.remove(HELLO)
+    book.book.remove(HELLO[:2])
     book.book.lost(write, again=True)
     assert len(book.book) == 0
 
@@ -246,8 +242,7 @@ async def later(seconds: float) -> None:
 class World:
     def __init__(self) -> None:
         self.server, self.tasks = Server(), Tasks()
-        clock = asyncio.get_running_loop().time
-        self.events = EventWriter(self.server, self.tasks.start, "scale-7d9f", clock)
+        self.events = EventsPart(self.server, self.tasks.start, "scale-7d9f")
 
     async def report(self, *notices: Notice, subject: Subject = HELLO) -> None:
         self.events.report(subject, notices)
@@ -269,7 +264,7 @@ async def test_a_notice_is_written_and_repeated_while_it_stays() -> None:
     await later(2 * REPEAT)
     assert world.methods == ["POST", "PATCH"]
     assert (world.events.written, world.events.failed) == (2, 0)
-    world.events.close()
+    world.events.stop(0.0)
 
 
 @pytest.mark.parametrize("failure", [ApiUnreachable("refused"), status(500), status(409)])
@@ -281,7 +276,7 @@ async def test_a_failure_is_made_up_for_a_minute_later(failure: Any) -> None:
     await later(LOOK + 1)
     assert world.methods == ["POST", "POST"]
     assert world.events.written == 1
-    world.events.close()
+    world.events.stop(0.0)
 
 
 async def test_a_missing_right_is_logged_once_with_the_rule(
@@ -296,7 +291,7 @@ async def test_a_missing_right_is_logged_once_with_the_rule(
     [line] = caplog.messages
     assert line.startswith("Service shop/hello: the Event two-owners could not be written: 403:")
     assert 'resources: ["events"], verbs: ["create", "patch"]' in line
-    world.events.close()
+    world.events.stop(0.0)
 
 
 async def test_many_events_are_few_requests_at_a_time_and_bounded_memory() -> None:
@@ -310,14 +305,14 @@ async def test_many_events_are_few_requests_at_a_time_and_bounded_memory() -> No
     # The dropped ones follow.
     await later(LOOK + 1)
     assert world.events.written == MOST_WAITING + 50
-    world.events.close()
+    world.events.stop(0.0)
 
 
 async def test_closed_events_write_nothing_more() -> None:
     world = World()
     await world.report(OWNERS)
-    world.events.close()
-    world.events.close()
+    world.events.stop(0.0)
+    world.events.stop(0.0)
     await later(2 * REPEAT)
     assert world.methods == ["POST"]
 
@@ -325,10 +320,10 @@ async def test_closed_events_write_nothing_more() -> None:
 async def test_a_deleted_service_is_not_repeated() -> None:
     world = World()
     await world.report(OWNERS)
-    world.events.remove(HELLO)
+    world.events.leave(ServiceName("shop", "hello"), 0.0)
     await later(2 * REPEAT)
     assert world.methods == ["POST"]
-    world.events.close()
+    world.events.stop(0.0)
 
 
 async def events(kube: Cluster) -> dict[str, Any]:

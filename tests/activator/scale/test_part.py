@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from activator.objects.fields import ObjectKey
 from activator.scale.decisions.record import Facts
-from activator.scale.part import Part, Parts
+from activator.scale.part import Part, views
 from activator.scale.reasons import Finding, ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.decisions.records import facts, with_owner
 
@@ -22,20 +22,17 @@ class Names:
 class Known(Part):
     """A part that knows what a test says."""
 
-    def __init__(self, owner: str = "", since: float | None = None) -> None:
-        self._owner, self._since = owner, since
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
 
-    def complete(self, name: Name, facts: Facts) -> Facts:
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
         return with_owner(super().complete(name, facts), self._owner)
-
-    def slice_since(self, name: Name, now: float) -> float | None:
-        return self._since
 
 
 class Finds(Part):
     """A part with a finding."""
 
-    def findings(self, name: Name) -> list[Finding]:
+    def findings(self, name: ServiceName) -> list[Finding]:
         return [Finding(ScaleReason.TWO_OWNERS, "why")]
 
 
@@ -48,19 +45,17 @@ class Views(Part):
 
 def test_views_of_parts_come_after_the_views_of_the_services() -> None:
     services, names = EnabledServices(), Names()
-    parts = Parts([Views("EndpointSlice", names), Views("Secret", names)])
-    found = parts.views(services)
+    found = views(services, [Views("EndpointSlice", names), Views("Secret", names)])
     assert found["EndpointSlice"] == [services.readiness, names]
     assert found["Secret"] == [names]
     assert set(found) >= {"Service", "Deployment", "StatefulSet"}
 
 
 def test_the_parts_complete_the_facts_about_a_service() -> None:
-    parts = Parts([Part(), Finds(), Known("HPA shop/hello", 5.0), Finds()])
-    name, known = Name("shop", "hello"), facts()
-    found, why = parts.complete(name, known), Finding(ScaleReason.TWO_OWNERS, "why")
+    name, known = ServiceName("shop", "hello"), facts()
+    why, found = Finding(ScaleReason.TWO_OWNERS, "why"), known
+    for part in (Part(), Finds(), Known("HPA shop/hello"), Finds()):
+        found = part.complete(name, found)
     assert (found.other_owner, found.findings) == ("HPA shop/hello", (why, why))
-    assert parts.findings(name) == [why, why]
-    assert Parts([Part()]).complete(name, known) == known
-    assert parts.slice_since(name, 9.0) == 5.0
-    assert Parts([Part()]).slice_since(name, 9.0) is None
+    assert Part().complete(name, known) == known
+    assert Part().slice_since(name, 9.0) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.settings import SETTINGS, ScaleSettings, load
 from activator.settings.setting import REQUIRED, ConfigError, Derived, markdown
 
@@ -22,7 +22,7 @@ def test_only_the_namespace_must_be_given() -> None:
     assert (settings.stat_port, settings.grpc_port) == (8080, 6000)
     assert (settings.metrics_port, settings.admin_port) == (9090, 8081)
     assert settings.bind == settings.admin_bind == "0.0.0.0"
-    assert settings.activators == Name("activator", "activator-service")
+    assert settings.activators == ServiceName("activator", "activator-service")
     assert settings.takeover_ports == range(10_000, 11_000)
     assert settings.pod_name
     with pytest.raises(ConfigError, match="system_namespace is missing"):

@@ -14,10 +14,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.plane import PlaneCall
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
-from activator.lab.control_plane.server import PlaneServer
-from activator.lab.control_plane.status import PlaneResponse
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, PlaneResponse
+from activator.lab.control_plane.plane import PlaneCall, PlaneRequest, PlaneServer
 from activator.scale import scaler as scalers
 from activator.scale.election import LABEL
 from activator.scale.keda.part import KedaPart
@@ -65,7 +63,7 @@ class Cluster:
         """Send a request past all sockets; it must succeed."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = b"" if body is None else json.dumps(body).encode()
-        response = await self.plane.send(method, path, data, kind, "test")
+        response = await self.plane.send(PlaneRequest(method, path, data, kind, "test"))
         assert isinstance(response, PlaneResponse)
         assert response.status < 300, response.body
         return json.loads(response.body)

@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from activator.settings.tls_parameters import (
+from activator.settings.values import (
     CIPHER_SUITES,
     CLIENT_AUTH,
     CURVES,

@@ -6,15 +6,13 @@ from math import isclose
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.autoscaler.concurrency import Stat
 from activator.records.counters import Histogram
 from activator.telemetry import families as f
-from activator.telemetry.collection import ReportedConcurrency, merged
+from activator.telemetry.collection import merged
 from activator.telemetry.metric_writers import Counted
 from activator.telemetry.metrics import Metrics
 from tests.activator.telemetry.test_metrics import with_everything
 from tests.activator.telemetry.world import World
-from throttler.model import RevisionID
 
 
 def test_text_and_points_say_the_same():
@@ -79,25 +77,3 @@ def test_pods_with_room_are_those_that_could_take_one_more():
         world.request(throttler)
         seen.append(with_room())
     assert seen == [2, 1, 0, 0]
-
-
-def stat(revision: RevisionID, concurrency: float) -> Stat:
-    return Stat(revision, concurrency, 1)
-
-
-def test_the_last_value_counts_and_idle_is_0():
-    world = World()
-    busy, idle = (world.entry(world.revision(name)) for name in ("busy", "idle"))
-    reported = ReportedConcurrency()
-    assert reported.of(busy) == 0
-    reported([stat(busy.throttler.revision.id, 1.0), stat(idle.throttler.revision.id, 3.0)])
-    reported([stat(busy.throttler.revision.id, 0.5), stat(idle.throttler.revision.id, 0.0)])
-    assert (reported.of(busy), reported.of(idle)) == (0.5, 0)
-
-
-def test_revisions_that_have_become_idle_cost_nothing():
-    reported = ReportedConcurrency()
-    for number in range(1000):
-        reported([stat(RevisionID("ns", str(number)), 1.0)])
-        reported([stat(RevisionID("ns", str(number)), 0.0)])
-    assert len(reported) == 0

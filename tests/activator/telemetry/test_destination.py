@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.telemetry.destination import GRPC, HTTP, STDOUT, Destination, Endpoints, Signal
+from activator.knative.configmaps.observability import GRPC, HTTP_PROTOBUF, STDOUT
+from activator.telemetry.otel import Destination, Endpoints
 
 
 @pytest.mark.parametrize(
@@ -18,18 +19,22 @@ from activator.telemetry.destination import GRPC, HTTP, STDOUT, Destination, End
 )
 def test_the_config_maps_endpoint_gets_the_usual_path_where_it_has_none(configured, http, grpc):
     nobody = Endpoints()
-    assert nobody.destination(Signal.TRACES, HTTP, configured) == Destination(HTTP, http)
-    assert nobody.destination(Signal.TRACES, GRPC, configured) == Destination(GRPC, grpc)
+    assert nobody.destination("traces", HTTP_PROTOBUF, configured) == Destination(
+        HTTP_PROTOBUF, http
+    )
+    assert nobody.destination("traces", GRPC, configured) == Destination(GRPC, grpc)
 
 
 def test_the_environment_wins_and_its_endpoint_for_one_signal_most():
     both = Endpoints(general="http://g:1/base/", traces="http://t:2", metrics="")
-    assert both.destination(Signal.TRACES, HTTP, "http://no").url == "http://t:2"
-    assert both.destination(Signal.METRICS, HTTP, "http://no").url == "http://g:1/base/v1/metrics"
-    assert both.destination(Signal.METRICS, GRPC, "http://no").url == "http://g:1/base/"
+    assert both.destination("traces", HTTP_PROTOBUF, "http://no").url == "http://t:2"
+    assert (
+        both.destination("metrics", HTTP_PROTOBUF, "http://no").url == "http://g:1/base/v1/metrics"
+    )
+    assert both.destination("metrics", GRPC, "http://no").url == "http://g:1/base/"
 
 
 def test_stdout_is_no_address():
-    destination = Endpoints(general="http://g").destination(Signal.TRACES, STDOUT, "")
+    destination = Endpoints(general="http://g").destination("traces", STDOUT, "")
     assert (destination.url, str(destination)) == ("", "stdout")
     assert str(Destination(GRPC, "http://c:4317")) == "http://c:4317 (grpc)"

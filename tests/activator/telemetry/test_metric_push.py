@@ -14,11 +14,10 @@ from activator.knative.configmaps.observability import (
     PROMETHEUS,
     MetricsConfig,
 )
-from activator.telemetry import metric_push as module
-from activator.telemetry.destination import Endpoints, Identity
+from activator.telemetry import otel as module
 from activator.telemetry.families import PROBES, WAIT
-from activator.telemetry.metric_push import MetricPush
 from activator.telemetry.metric_writers import Counted, Point
+from activator.telemetry.otel import Endpoints, Identity, MetricPush
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from activator.autoscaler.concurrency import Stat
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import (
+    NO_SOURCE,
     FilesStatus,
     KindStatus,
     MissedEvents,
@@ -48,10 +50,10 @@ def world():
     return World()
 
 
-def scrape(world, **options):
+def scrape(world):
     """Return the samples: (name, labels) -> value. Fail where two samples are the same series."""
     found = {}
-    for family in text_string_to_metric_families(Metrics(world, **options).render().decode()):
+    for family in text_string_to_metric_families(Metrics(world).render().decode()):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
             assert key not in found, f"{key} twice"
@@ -197,17 +199,11 @@ def test_knatives_names_for_the_same(world):
     for _ in range(3):
         world.request(throttler)
     world.entry(throttler)
+    world.history([Stat(throttler.revision.id, 0.25, 3)])
     scope = {"otel_scope_name": "knative.dev/serving/pkg/activator"}
     assert value(world, "kn_revision_request_queued", **REVISION, **scope) == 2
     assert value(world, "kn_revision_request_active", **REVISION, **scope) == 1
-    assert value(world, "kn_revision_request_concurrency", **SERVICE, **scope) == 3
-
-
-def test_the_concurrency_may_be_the_one_reported_to_the_autoscaler(world):
-    entry = world.entry(world.revision())
-    found = scrape(world, concurrency=lambda asked: 0.25 if asked is entry else 99)
-    gauge = [v for (name, _), v in found.items() if name == "kn_revision_request_concurrency"]
-    assert gauge == [0.25]
+    assert value(world, "kn_revision_request_concurrency", **SERVICE, **scope) == 0.25
 
 
 def test_without_a_limit_per_pod_the_capacity_is_infinite_and_without_pods_0(world):
@@ -540,7 +536,7 @@ def test_what_self_checks_found_and_how_old_all_is(world):
     assert value(world, "activator_manifests_age_seconds") == 4
     assert value(world, "activator_autoscaler_link_age_seconds") == 2.5
     world.links.autoscaler.age = lambda: None
-    world.source = None
+    world.source = NO_SOURCE
     names = {name for name, _ in scrape(world)}
     assert not names & {"activator_manifests_age_seconds", "activator_autoscaler_link_age_seconds"}
 

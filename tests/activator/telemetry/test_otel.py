@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from activator.knative.configmaps.observability import (
     HTTP_PROTOBUF,
+    STDOUT,
     ObservabilityConfig,
     RequestLogConfig,
     TracingConfig,
 )
 from activator.process.outputs import Outputs
-from activator.settings.config import load
-from activator.telemetry.otel import Observers, OpenTelemetry
-from activator.telemetry.request_log import RequestLog
+from activator.settings.config import Settings, load
+from activator.telemetry.otel import Observers
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
 pytestmark = on_uvloop  # threads send in real time
+
+
+def observers(settings: Settings, install: Callable[[RequestTracer | None], None]) -> Observers:
+    return Observers(settings, install, asyncio.ensure_future, lambda: iter(()), Outputs())
 
 
 async def test_settings_name_the_collector_the_sender_and_the_share():
@@ -36,7 +39,7 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
         }
         settings = load("local", {"manifests": "/"}, environ)
         tracers: list[RequestTracer | None] = []
-        otel = OpenTelemetry(settings, tracers.append, asyncio.ensure_future, lambda: iter(()))
+        otel = observers(settings, tracers.append)
         otel.apply(ObservabilityConfig(tracing=TracingConfig(HTTP_PROTOBUF, "http://no", 0.0)))
         tracer = tracers[-1]
         assert tracer is not None
@@ -51,11 +54,11 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_requests_get_lines_while_the_configmap_enables_them(enabled: bool) -> None:
-    applied: list[ObservabilityConfig] = []
-    otel: Any = SimpleNamespace(apply=applied.append)
-    outputs = Outputs()
-    observers = Observers(otel, RequestLog(outputs.stdout.write, lambda: 0.0), outputs)
-    config = ObservabilityConfig(request_log=RequestLogConfig(enabled, "{{.TraceID}}"))
-    assert observers.apply(config) is (observers.request_log if enabled else None)
-    assert applied == [config]
+async def test_requests_get_lines_while_the_configmap_enables_them(enabled: bool) -> None:
+    tracers: list[RequestTracer | None] = []
+    made = observers(load("local", {"manifests": "/"}, {}), tracers.append)
+    log = RequestLogConfig(enabled, "{{.TraceID}}")
+    config = ObservabilityConfig(request_log=log, tracing=TracingConfig(STDOUT))
+    assert made.apply(config) is (made.request_log if enabled else None)
+    assert isinstance(tracers[-1], RequestTracer)
+    await made.close()

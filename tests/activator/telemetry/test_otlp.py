@@ -11,10 +11,11 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.sdk.resources import Resource
 
 from activator import __version__
+from activator.knative.configmaps.observability import GRPC, HTTP_PROTOBUF, STDOUT
 from activator.telemetry import families as f
-from activator.telemetry.destination import GRPC, HTTP, STDOUT, Destination, Identity
 from activator.telemetry.families import FAMILIES
 from activator.telemetry.metrics import Metrics
+from activator.telemetry.otel import Destination, Identity
 from activator.telemetry.otlp import SpanSender, metrics_of, name_and_unit, resource_of
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
 from tests.activator.telemetry.test_metrics import with_everything
@@ -27,7 +28,7 @@ IDENTITY = Identity("activator", "knative-serving", "activator-1")
 
 def test_spans_arrive_over_http_with_resource_and_scope():
     with http_collector() as collector:
-        sender = SpanSender(Destination(HTTP, collector.url + "/v1/traces"), IDENTITY)
+        sender = SpanSender(Destination(HTTP_PROTOBUF, collector.url + "/v1/traces"), IDENTITY)
         assert sender.export([Requests().served()]) == ""
         sender.shutdown()
         message = collector.traces.get(timeout=PATIENCE)
@@ -69,7 +70,7 @@ def test_a_refusal_is_reported_with_the_collectors_address_and_logged_once():
     logging.getLogger().addHandler(root)
     with http_collector() as collector:
         collector.status = 403
-        sender = SpanSender(Destination(HTTP, collector.url + "/v1/traces"), IDENTITY)
+        sender = SpanSender(Destination(HTTP_PROTOBUF, collector.url + "/v1/traces"), IDENTITY)
         problem = sender.export([Requests().served()])
         sender.shutdown()
     assert problem.startswith(f"{collector.url}/v1/traces (http/protobuf): Failed to export")
@@ -98,7 +99,7 @@ def test_the_environments_resource_attributes_win_but_for_the_name_which_is_a_se
 def test_headers_of_the_environment_are_sent(environment):
     environment.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret")
     with http_collector() as collector:
-        sender = SpanSender(Destination(HTTP, collector.url + "/v1/traces"), IDENTITY)
+        sender = SpanSender(Destination(HTTP_PROTOBUF, collector.url + "/v1/traces"), IDENTITY)
         assert sender.export([Requests().served()]) == ""
         sender.shutdown()
     assert collector.headers[0]["x-key"] == "secret"
@@ -106,7 +107,7 @@ def test_headers_of_the_environment_are_sent(environment):
 
 def test_what_the_packages_say_of_the_environment_is_passed_on(environment, caplog):
     environment.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
-    SpanSender(Destination(HTTP, "http://127.0.0.1:1/v1/traces"), IDENTITY).shutdown()
+    SpanSender(Destination(HTTP_PROTOBUF, "http://127.0.0.1:1/v1/traces"), IDENTITY).shutdown()
     ours = [
         record.message for record in caplog.records if record.name == "activator.telemetry.otlp"
     ]

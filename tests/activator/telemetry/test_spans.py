@@ -7,7 +7,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from activator.telemetry.spans import spans_of
+from activator.telemetry.otlp import spans_of
 from tests.activator.telemetry.tracing_world import REVISION, WALL, Requests
 
 POD = "10.0.0.1:8012"

@@ -6,13 +6,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from activator.records.counters import LAG_BOUNDS
 from activator.records.source_status import (
+    NO_SOURCE,
     KindStatus,
     MissedEvents,
     SourceStatus,
     WatchCounters,
 )
+from activator.telemetry.collection import source_metrics
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.totals import source_metrics
 from tests.activator.telemetry.world import World
 from throttler.throttler import Limits
 
@@ -73,7 +74,7 @@ def test_the_lag_of_the_loop_is_a_histogram() -> None:
     assert found["activator_event_loop_lag_seconds_bucket", f"{LAG_BOUNDS[1]:g}"] == 1
 
 
-def samples(source: SourceStatus | None) -> dict[tuple[str, str], float]:
+def samples(source: SourceStatus) -> dict[tuple[str, str], float]:
     return {
         (family.name, word): value
         for family, _, values in source_metrics(source)
@@ -109,4 +110,4 @@ def test_a_source_without_watches_has_no_metrics_of_them() -> None:
         "activator_objects",
         "activator_rejected_objects",
     }
-    assert samples(None) == {}
+    assert samples(NO_SOURCE) == {}

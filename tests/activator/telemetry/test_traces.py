@@ -16,15 +16,15 @@ from activator.knative.configmaps.observability import (
     STDOUT,
     TracingConfig,
 )
-from activator.telemetry import traces as module
-from activator.telemetry.destination import Endpoints, Identity
-from activator.telemetry.traces import (
+from activator.telemetry import otel as module
+from activator.telemetry.otel import (
     BATCH,
     MAX_QUEUED,
+    Endpoints,
+    Identity,
     TraceCounters,
     TraceQueue,
     Traces,
-    TraceSettings,
 )
 from activator.telemetry.tracing import RecordedTrace
 from tests.activator.proxy.world import request
@@ -39,9 +39,12 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def made(proxy, endpoints=None, **settings) -> Traces:
-    choice = TraceSettings(IDENTITY, endpoints or Endpoints(), **settings)
     return Traces(
-        choice, lambda tracer: setattr(proxy.services, "tracer", tracer), asyncio.ensure_future
+        IDENTITY,
+        endpoints or Endpoints(),
+        lambda tracer: setattr(proxy.services, "tracer", tracer),
+        asyncio.ensure_future,
+        **settings,
     )
 
 
@@ -256,7 +259,7 @@ def test_an_end_does_not_wait_for_ever_and_gives_up_what_hangs(queue, exporter):
 )
 def test_what_fails_is_counted_and_said_once(exporter, counters, caplog, problem, said):
     exporter.problem = problem
-    with caplog.at_level(logging.WARNING, "activator.telemetry.traces"):
+    with caplog.at_level(logging.WARNING, "activator.telemetry.otel"):
         queue = TraceQueue(lambda: exporter, counters, delay=3600)
         for _ in range(3 * BATCH):
             queue.put(QUEUED)

@@ -11,8 +11,8 @@ from activator.admin.history import History
 from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.records.entries import Entry
-from activator.records.loop_lag import LoopLag
-from activator.records.source_status import SourceStatus
+from activator.records.source_status import NO_SOURCE, SourceStatus
+from activator.telemetry.otel import Identity, LoopLag
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -53,7 +53,8 @@ class World(ANY):
         throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
         self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, self.clock)
         self.driver.prober = self.driver.pools = Nobody()
-        self.history = History(self.driver.entries.known, self.clock, lambda: self.clock.now)
+        self.history = History(self.clock, lambda: self.clock.now)
+        self.history.known = self.driver.entries.known
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13, turned_away=83)
@@ -70,16 +71,16 @@ class World(ANY):
         )
         self.authorizer = SimpleNamespace(counts={"denied": 97}, waiting=101)
         self.links: Any = SimpleNamespace(autoscaler=None, scaler=None)
-        self.source: SourceStatus | None = None
+        self.source: SourceStatus = NO_SOURCE
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
         self.certificates: list[str] = []
         self.observers = SimpleNamespace(
+            identity=Identity("activator", "", ""),
             request_log=SimpleNamespace(lines=31, failures=37),
             outputs=SimpleNamespace(dropped={"stdout": 41, "stderr": 43}),
-            otel=SimpleNamespace(
-                traces=SimpleNamespace(counters=traces), push=SimpleNamespace(pushes={"sent": 23})
-            ),
+            traces=SimpleNamespace(counters=traces),
+            push=SimpleNamespace(pushes={"sent": 23}),
             loop_lag=LoopLag(),
             certificates=SimpleNamespace(expiry={"https": 1_800_000_000.0}),
         )
@@ -94,7 +95,7 @@ class World(ANY):
     def ready(self) -> str:
         return self.not_ready
 
-    def source_status(self) -> SourceStatus | None:
+    def source_status(self) -> SourceStatus:
         return self.source
 
     def certificate_warnings(self) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from activator.settings.tls_parameters import TlsParameters
+from activator.settings.values import TlsParameters
 from activator.tls.certificates import (
     CertificateError,
     Certificates,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from activator.settings.tls_parameters import TlsParameters
+from activator.settings.values import TlsParameters
 from activator.tls.internal_encryption import InternalTls, InternalTlsError, UnverifiedTls
 from tests.activator.proxy.world import Pod, PodConnection, World, ok, until
 from tests.conftest import both_loops

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from activator.lab.control_plane.api import ApiError
 from activator.lab.control_plane.plane import PlaneCall
-from activator.lab.control_plane.status import ApiError
 from tests.activator.lab.control_plane.world import APPS, SERVICES, deployment, service
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

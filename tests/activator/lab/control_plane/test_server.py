@@ -16,7 +16,7 @@ import uvloop
 from activator.discovery.api_server import ApiServer, ApiUnreachable
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import ConnectionLostError, LineSplitter, WatchedResource, pages
-from activator.lab.control_plane.server import PlaneServer
+from activator.lab.control_plane.plane import PlaneServer
 from tests.activator.lab.control_plane.world import APPS, SERVICES, World, deployment, service
 from tests.control_plane import InProcessClient
 from tests.manifests.kubectl import PINNED, program_path

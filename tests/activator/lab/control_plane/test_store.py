@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from activator.lab.control_plane import store as module
-from activator.lab.control_plane.resources import (
+from activator.lab.control_plane.api import (
     BUILT_IN,
     DEPLOYMENTS,
     NODES,
-    PODS,
     SCALED_OBJECTS,
     SERVICES,
+    ApiError,
     ApiKinds,
     ApiPath,
 )
-from activator.lab.control_plane.status import ApiError
 from activator.lab.control_plane.store import PlaneStore, matches, selector
 from tests.activator.lab.control_plane.world import service
 from tests.rows import naming
@@ -39,12 +38,6 @@ def test_path_that_leads_nowhere():
     for path in ("/", "/api", "/apis/apps", "/api/v1/namespaces/a/nodes/n", "/api/v1/pods/a/b/c"):
         with naming(path):
             assert known.find(path) is None
-
-
-def test_kind_is_found_by_the_fields_of_an_object():
-    known = ApiKinds(BUILT_IN)
-    assert known.of_kind("v1", "Pod") == PODS
-    assert known.of_kind("v2", "Pod") is None
 
 
 async def test_plural_is_found_by_discovery(world):

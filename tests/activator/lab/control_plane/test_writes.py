@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from activator.lab.control_plane.validation import ValidationRules, wrong_address
+from activator.lab.control_plane.validation import wrong_address
 from activator.lab.control_plane.writes import merge
 from tests.activator.lab.control_plane.world import (
     APPS,
@@ -76,8 +76,8 @@ async def test_port_of_a_service_is_completed(world):
 
 
 def test_lab_may_list_its_loopback_addresses():
-    assert wrong_address("127.0.0.11", "IPv4", ValidationRules(allows_loopback=True)) == ""
-    assert wrong_address("169.254.1.1", "IPv4", ValidationRules(allows_loopback=True)) != ""
+    assert wrong_address("127.0.0.11", "IPv4", True) == ""
+    assert wrong_address("169.254.1.1", "IPv4", True) != ""
 
 
 async def test_write_of_the_object_names_who_set_the_replicas(world):
@@ -111,7 +111,7 @@ async def test_other_patches_are_refused(world):
 
 
 async def test_conflicts_may_be_switched_on(world):
-    from activator.lab.control_plane.resources import DEPLOYMENTS
+    from activator.lab.control_plane.api import DEPLOYMENTS
 
     await world.send("POST", APPS, deployment())
     world.plane.faults.conflict(DEPLOYMENTS, 2)

@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.reads import PlaneWatch
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS
+from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.store import PlaneWatch
 
 Object = dict[str, Any]
 
@@ -38,7 +38,7 @@ class World:
         """Return status and decoded body."""
         kind = kind or (MERGE if method == "PATCH" else "application/json")
         data = b"" if body is None else json.dumps(body).encode()
-        response = await self.plane.send(method, path, data, kind, "test/1.0")
+        response = await self.plane.send(PlaneRequest(method, path, data, kind, "test/1.0"))
         assert not isinstance(response, PlaneWatch)
         if response.content_type.startswith("text/plain"):
             return response.status, response.body.decode()
@@ -51,7 +51,7 @@ class World:
         return status, found["message"] if isinstance(found, dict) else found
 
     async def watch(self, path: str) -> PlaneWatch:
-        found = await self.plane.send("GET", path)
+        found = await self.plane.send(PlaneRequest("GET", path))
         assert isinstance(found, PlaneWatch), found
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES
+from activator.lab.control_plane.api import DEPLOYMENTS, PODS, SERVICES, SLICES
 from activator.lab.controllers import Mirror, slices_of
 from activator.lab.objects import service
 

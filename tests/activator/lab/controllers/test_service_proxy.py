@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from activator.lab.control_plane.resources import SLICES
-from activator.lab.service_proxy import ServiceProxy, endpoints_of
+from activator.lab.cluster import ServiceProxy, endpoints_of
+from activator.lab.control_plane.api import SLICES
 
 
 @asynccontextmanager
 async def proxied(world) -> AsyncIterator[ServiceProxy]:
-    proxy = ServiceProxy(world.plane, "default", "web", "http")
+    proxy = ServiceProxy(world.plane, "web")
     await proxy.start()
     try:
         yield proxy

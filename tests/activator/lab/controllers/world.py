@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from activator.lab.control_plane.api import DEPLOYMENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import DEPLOYMENTS, PODS, SERVICES, SLICES
-from activator.lab.control_plane.validation import ValidationRules
 from activator.lab.controllers import Deployments, EndpointSlices
 from activator.lab.objects import deployment, service
 
@@ -18,7 +17,7 @@ class World:
     """The service web, in virtual time."""
 
     def __init__(self) -> None:
-        self.plane = ControlPlane(rules=ValidationRules(allows_loopback=True))
+        self.plane = ControlPlane(allows_loopback=True)
         self.deployments = Deployments(self.plane)
         self.slices = EndpointSlices(self.plane)
 

@@ -14,7 +14,7 @@ from activator.knative.words import DATA_PLANE
 from activator.process.tasks import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePool
-from activator.settings.tls_parameters import TlsParameters
+from activator.settings.values import TlsParameters
 from activator.tls.internal_encryption import InternalTls
 from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
 from tests.activator.proxy.world import World, until

@@ -13,7 +13,7 @@ from activator.discovery.backoff import Timings
 from activator.discovery.object_warnings import Effect, Rejection
 from activator.objects.fields import ObjectKey, root
 from activator.scale.cluster.watch import NEEDED, ClusterObjects, ClusterWatch
-from activator.scale.part import Parts
+from activator.scale.part import views
 from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.world import Cluster, cluster, elapse, until
 
@@ -108,7 +108,7 @@ def test_objects_of_other_kinds_and_noise_are_ignored() -> None:
 async def watching(kube: Cluster) -> AsyncIterator[tuple[ClusterWatch, EnabledServices]]:
     services = EnabledServices()
     server = ApiServer(kube.kubeconfig, Timings(), {})
-    watch = ClusterWatch(server, ClusterObjects(Parts([]).views(services)), Timings())
+    watch = ClusterWatch(server, ClusterObjects(views(services, [])), Timings())
     task = asyncio.ensure_future(watch.run())
     try:
         await watch.wait_synced()

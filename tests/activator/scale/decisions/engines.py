@@ -8,7 +8,7 @@ from typing import Any
 from activator.discovery.api_server import ApiServer
 from activator.process.tasks import Tasks
 from activator.scale.decisions import engine
-from activator.scale.part import Part, Parts
+from activator.scale.part import Part
 from activator.scale.reports.load import Loads
 from activator.scale.workloads.replicas import Rights
 from activator.scale.workloads.services import EnabledServices
@@ -61,13 +61,12 @@ class EngineWorld:
         rights = Rights(
             NoReviews(),
             self.tasks.start,
-            self.clock,
             lambda namespace: self.engine.changed(self.engine.names(namespace)),
         )
         self.engine = Engine(
             self.services,
             self.loads,
-            Parts(parts),
+            parts,
             rights=rights,
             api=self.api,
             start=self.tasks.start,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from activator.plain import service as services
+from activator.scale.decisions.plan import Planner
 from activator.scale.decisions.record import Facts, Record
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import service
@@ -23,7 +24,7 @@ def facts(
 
 def record(**more: Any) -> Record:
     """Return a Service that was never decided about; arguments as for ``facts``."""
-    return Record(facts(**more), now=0.0)
+    return Record(known := facts(**more), Planner(0.0, known.ready))
 
 
 def with_owner(facts: Facts, other: str) -> Facts:

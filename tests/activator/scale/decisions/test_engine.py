@@ -19,9 +19,9 @@ from activator.scale.decisions.engine import (
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
 from activator.scale.decisions.record import AGAIN, Decided, Facts, Record
-from activator.scale.part import Part, Parts
+from activator.scale.part import Part
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.reports.load import Loads, Report, ServiceName
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import deployment, service
 from tests.activator.scale.decisions.engines import EngineWorld
@@ -30,7 +30,7 @@ from tests.activator.scale.decisions.records import record, with_owner
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
 
-HELLO = Name("shop", "hello")
+HELLO = ServiceName("shop", "hello")
 SCALE = "/apis/apps/v1/namespaces/shop/deployments/hello/scale"
 
 
@@ -41,10 +41,10 @@ class Recording(Part):
         self.decided: list[Decided] = []
         self.calls: list[str] = []
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         self.decided.append(decided)
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         self.calls.append(f"remove {name.name}")
 
     def start(self, now: float) -> None:
@@ -60,7 +60,7 @@ class Owners(Part):
     def __init__(self, other: str) -> None:
         self.other = other
 
-    def complete(self, name: Name, facts: Facts) -> Facts:
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
         return with_owner(facts, self.other)
 
 
@@ -95,7 +95,7 @@ class World(EngineWorld):
         self.services.readiness.put(ObjectKey("EndpointSlice", "shop", "s"), obj)
         self.engine.changed([HELLO])
 
-    def busy(self, load: float = 1.0, name: Name = HELLO) -> None:
+    def busy(self, load: float = 1.0, name: ServiceName = HELLO) -> None:
         names = self.loads.record(1, "activator-1", [Report(name, load, 1.0)], self.clock())
         self.engine.busy(names)
 
@@ -190,7 +190,7 @@ async def test_another_owner_of_the_workload_is_a_reason_not_to_remove_pods() ->
 async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_says_so() -> None:
     world = World(1)
     world.put_service("newer", min_scale="5", created="2026-05-01T00:00:00Z")
-    world.engine.changed([HELLO, Name("shop", "newer")])
+    world.engine.changed([HELLO, ServiceName("shop", "newer")])
     world.engine.start(world.clock())
     world.put_ready(1)
     await world.tick(10)
@@ -339,9 +339,11 @@ async def test_loads_of_unknown_services_do_not_stay() -> None:
     world = World()
     world.engine.start(world.clock())
     for number in range(50):
-        world.busy(name=Name("shop", f"unknown-{number}"))
+        world.busy(name=ServiceName("shop", f"unknown-{number}"))
     await world.tick(200)
-    assert all(world.loads.of(Name("shop", f"unknown-{number}")) is None for number in range(50))
+    assert all(
+        world.loads.of(ServiceName("shop", f"unknown-{number}")) is None for number in range(50)
+    )
 
 
 async def test_a_change_is_logged_and_counted_with_its_rule(
@@ -359,7 +361,7 @@ async def test_a_change_is_logged_and_counted_with_its_rule(
 
 async def test_a_workload_of_two_services_starts_with_the_replicas_of_the_oldest() -> None:
     world = World(min_scale="2")
-    young = Name("shop", "young")
+    young = ServiceName("shop", "young")
     world.put_service("young", target="deployment/hello", initial_scale="5")
     world.engine.start(world.clock())
     world.put_ready(0)
@@ -448,12 +450,12 @@ async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
     assert world.effect.calls == ["stop", "start", "stop"]
 
 
-ONE, TWO = Name("shop", "one"), Name("shop", "two")
+ONE, TWO = ServiceName("shop", "one"), ServiceName("shop", "two")
 OTHER = ScaleTarget(KNOWN["statefulset"], "shop", "other")
 
 
 def test_services_of_a_workload_are_sorted_and_leave_it() -> None:
-    sharing = Sharing({}, Loads(), Parts([]))
+    sharing = Sharing({}, Loads(), [])
     sharing.move(TWO, None, TARGET)
     sharing.move(ONE, None, TARGET)
     sharing.move(ONE, TARGET, TARGET)
@@ -469,16 +471,16 @@ def test_services_of_a_workload_are_sorted_and_leave_it() -> None:
 class SlicePart(Part):
     """A part with a takeover slice for each Service."""
 
-    def slice_since(self, name: Name, now: float) -> float | None:
+    def slice_since(self, name: ServiceName, now: float) -> float | None:
         return 5.0
 
 
-def seen(records: dict[Name, Record], name: Name, **loads: float) -> Observed:
+def seen(records: dict[ServiceName, Record], name: ServiceName, **loads: float) -> Observed:
     known = Loads()
     known.connected(1)
-    reports = [Report(Name("shop", service), load, 1.0) for service, load in loads.items()]
+    reports = [Report(ServiceName("shop", service), load, 1.0) for service, load in loads.items()]
     known.record(1, "activator-1", reports, 10.0)
-    sharing = Sharing(records, known, Parts([SlicePart()]))
+    sharing = Sharing(records, known, [Part(), SlicePart()])
     for each in records:
         sharing.move(each, None, TARGET)
     return sharing.observe(name, 11.0, ScaleReason.STALE_STATE)
@@ -511,7 +513,7 @@ def test_a_slice_counts_with_the_route_takeover_alone(asks: Any, since: float | 
 
 
 async def test_each_service_is_decided_once_at_the_end_of_the_turn() -> None:
-    decided: list[list[Name]] = []
+    decided: list[list[ServiceName]] = []
     pending = Pending(lambda names: decided.append(list(names)))
     pending.add(TWO)
     pending.update([ONE, TWO])
@@ -524,7 +526,7 @@ async def test_each_service_is_decided_once_at_the_end_of_the_turn() -> None:
 
 
 async def test_services_that_are_decided_now_are_not_decided_again() -> None:
-    decided: list[list[Name]] = []
+    decided: list[list[ServiceName]] = []
     pending = Pending(lambda names: decided.append(list(names)))
     pending.add(ONE)
     pending.clear()
@@ -533,9 +535,9 @@ async def test_services_that_are_decided_now_are_not_decided_again() -> None:
 
 
 async def test_thousands_of_changes_are_decided_in_several_turns() -> None:
-    decided: list[list[Name]] = []
+    decided: list[list[ServiceName]] = []
     pending = Pending(lambda names: decided.append(list(names)))
-    names = [Name("shop", f"hello-{number}") for number in range(2 * MOST + 1)]
+    names = [ServiceName("shop", f"hello-{number}") for number in range(2 * MOST + 1)]
     pending.update(names)
     for _ in range(3):
         await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from activator.plain.annotations import Route
 from activator.scale.decisions.engine import TICK
 from activator.scale.decisions.record import Decided, Facts
 from activator.scale.part import Part
-from activator.scale.reports.load import Name, Report
+from activator.scale.reports.load import Report, ServiceName
 from tests.activator.plain.objects import deployment, endpoint, named, service, slice_of
 from tests.activator.scale.decisions.engines import EngineWorld
 from tests.activator.scale.decisions.records import with_owner
@@ -25,7 +25,7 @@ from tests.activator.scale.fake_api import path_of, status
 from tests.activator.scale.world import elapse
 from tests.rows import naming
 
-NAMES: Final = [Name("shop", name) for name in ("hello", "bye", "third")]
+NAMES: Final = [ServiceName("shop", name) for name in ("hello", "bye", "third")]
 WORKLOADS: Final = ("hello", "other")
 ACTIVATORS: Final = ("activator-1", "activator-2")
 
@@ -42,8 +42,8 @@ class Side(EngineWorld, Part):
         self.decides_all = decides_all
         self.call_later = asyncio.get_running_loop().call_later
         self.owner = ""
-        self.slices: dict[Name, float] = {}
-        self.puts: dict[Name, Decided] = {}
+        self.slices: dict[ServiceName, float] = {}
+        self.puts: dict[ServiceName, Decided] = {}
 
     def tick(self) -> None:
         if self.decides_all:
@@ -71,13 +71,13 @@ class Side(EngineWorld, Part):
 
     # -- the part ----------------------------------------------------------------------------------
 
-    def carry_out(self, name: Name, decided: Decided, now: float) -> None:
+    def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         self.puts[name] = decided
         takes_over = decided.plan is not None and decided.plan.takes_over
         if takes_over != (name in self.slices):
             self.call_later(0.3, self._write, name)
 
-    def _write(self, name: Name) -> None:
+    def _write(self, name: ServiceName) -> None:
         decided = self.puts.get(name)
         if decided is None or decided.plan is None or not decided.plan.takes_over:
             self.slices.pop(name, None)
@@ -85,7 +85,7 @@ class Side(EngineWorld, Part):
             self.slices.setdefault(name, self.clock())
         self.engine.changed([name])
 
-    def leave(self, name: Name, now: float) -> None:
+    def leave(self, name: ServiceName, now: float) -> None:
         self.puts.pop(name, None)
         self.slices.pop(name, None)
 
@@ -93,10 +93,10 @@ class Side(EngineWorld, Part):
         self.puts.clear()
         self.slices.clear()
 
-    def slice_since(self, name: Name, now: float) -> float | None:
+    def slice_since(self, name: ServiceName, now: float) -> float | None:
         return self.slices.get(name)
 
-    def complete(self, name: Name, facts: Facts) -> Facts:
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
         return with_owner(facts, self.owner)
 
 
@@ -112,7 +112,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.sides = [Side(decides_all=False), Side(decides_all=True)]
-        self.loads: dict[tuple[str, Name], float] = {}
+        self.loads: dict[tuple[str, ServiceName], float] = {}
         self.connected: set[str] = set()
         self.ready = dict.fromkeys(NAMES, 0)
 
@@ -122,7 +122,7 @@ class Walk:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def put_service(self, name: Name) -> None:
+    def put_service(self, name: ServiceName) -> None:
         chance = self.chance
         more = {
             "route": chance.choice(list(Route)).value,
@@ -140,11 +140,11 @@ class Walk:
         self.each(lambda side: side.services.put(key, obj))
         self.changed(name)
 
-    def remove_service(self, name: Name) -> None:
+    def remove_service(self, name: ServiceName) -> None:
         self.each(lambda side: side.services.remove(ObjectKey("Service", *name)))
         self.changed(name)
 
-    def put_ready(self, name: Name, count: int) -> None:
+    def put_ready(self, name: ServiceName, count: int) -> None:
         obj = slice_of(*(endpoint(f"10.0.0.{n}") for n in range(count)), of=name.name)
         key = ObjectKey("EndpointSlice", name.namespace, f"{name.name}-1")
         self.each(lambda side: side.services.readiness.put(key, obj))
@@ -160,7 +160,7 @@ class Walk:
 
         self.each(event)
 
-    def changed(self, *names: Name) -> None:
+    def changed(self, *names: ServiceName) -> None:
         self.each(lambda side: side.engine.changed(names))
 
     def report(self) -> None:

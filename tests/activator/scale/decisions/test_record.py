@@ -10,7 +10,7 @@ import pytest
 from activator.kpa.decision import Why
 from activator.objects.fields import ObjectKey
 from activator.plain import service as services
-from activator.scale.decisions.plan import Observed, Plan, WorkloadPhase
+from activator.scale.decisions.plan import Observed, Plan, Planner, WorkloadPhase
 from activator.scale.decisions.record import (
     EngineCounters,
     Facts,
@@ -19,7 +19,7 @@ from activator.scale.decisions.record import (
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import KNOWN, Result, ScalableKind, ScaleTarget
 from activator.scale.workloads.services import EnabledServices, Joined
 from tests.activator.plain.objects import deployment, service
@@ -27,7 +27,7 @@ from tests.activator.scale.decisions.records import facts, record
 
 
 def test_a_new_record_has_decided_nothing_and_is_due() -> None:
-    known = Record(facts(), now=5.0)
+    known = Record(facts(), Planner(5.0))
     assert (known.decided, known.change) == (None, None)
     assert known.planner.phase is WorkloadPhase.ASLEEP
     assert known.quiet_until < 5.0
@@ -144,7 +144,7 @@ def plan(**more: Any) -> Plan:
 
 PLAN = plan()
 FAILED = Result(None, ScaleReason.SCALE_FORBIDDEN, "its role lacks a rule")
-NAME = Name("shop", "hello")
+NAME = ServiceName("shop", "hello")
 
 
 @pytest.mark.parametrize(

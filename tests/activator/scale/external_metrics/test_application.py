@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from activator.scale import external_metrics
 from activator.scale.board import Board, Published
-from activator.scale.external_metrics import application
-from activator.scale.external_metrics.application import create_app, matches, parse_selector
-from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.external_metrics import create_app, matches, parse_selector
+from activator.scale.reports.load import Loads, Report, ServiceName
 
 VERSION = "/apis/external.metrics.k8s.io/v1beta1"
 METRIC = f"{VERSION}/namespaces/shop/activator_requests"
@@ -29,9 +29,9 @@ class World:
         self.board = Board(loads, lambda: 100.0)
         self.board.start(0)
         loads.connected(1)
-        hello = Name("shop", "hello")
+        hello = ServiceName("shop", "hello")
         loads.record(1, "a", [Report(hello, 3.5, 1)], 100.0)
-        for name in (hello, Name("shop", "other"), Name("more", "hello")):
+        for name in (hello, ServiceName("shop", "other"), ServiceName("more", "hello")):
             self.board.publish(name, active=name == hello, target=100)
         wall = datetime(2026, 1, 1, tzinfo=UTC)
         app = create_app(self.board, lambda: self.leads, lambda: wall)
@@ -47,9 +47,12 @@ class World:
 async def test_discovery() -> None:
     world = World()
     for path, expected in (
-        ("/apis", application.DISCOVERY["/apis"]),
-        ("/apis/external.metrics.k8s.io", application.DISCOVERY["/apis/external.metrics.k8s.io"]),
-        (VERSION, application.DISCOVERY[VERSION]),
+        ("/apis", external_metrics.DISCOVERY["/apis"]),
+        (
+            "/apis/external.metrics.k8s.io",
+            external_metrics.DISCOVERY["/apis/external.metrics.k8s.io"],
+        ),
+        (VERSION, external_metrics.DISCOVERY[VERSION]),
     ):
         world.leads = not world.leads  # followers serve it as well
         assert await world.get(path) == (200, expected)
@@ -147,7 +150,7 @@ async def test_errors_are_status_objects(
 WALL = datetime(2026, 1, 2, 4, 5, 6, 789, timezone(timedelta(hours=1)))
 
 
-def text(obj: application.Object) -> str:
+def text(obj: external_metrics.Object) -> str:
     return json.dumps(obj, separators=(",", ":"))
 
 
@@ -157,15 +160,15 @@ def test_the_objects_of_discovery() -> None:
         '"preferredVersion":{"groupVersion":"external.metrics.k8s.io/v1beta1",'
         '"version":"v1beta1"}}'
     )
-    assert text(application.DISCOVERY["/apis/external.metrics.k8s.io"]) == (
+    assert text(external_metrics.DISCOVERY["/apis/external.metrics.k8s.io"]) == (
         '{"kind":"APIGroup","apiVersion":"v1","name":"external.metrics.k8s.io",' + versions
     )
-    assert text(application.DISCOVERY["/apis"]) == (
+    assert text(external_metrics.DISCOVERY["/apis"]) == (
         '{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"external.metrics.k8s.io",'
         + versions
         + "]}"
     )
-    assert text(application.DISCOVERY["/apis/external.metrics.k8s.io/v1beta1"]) == (
+    assert text(external_metrics.DISCOVERY["/apis/external.metrics.k8s.io/v1beta1"]) == (
         '{"kind":"APIResourceList","apiVersion":"v1",'
         '"groupVersion":"external.metrics.k8s.io/v1beta1",'
         '"resources":[{"name":"activator_requests","singularName":"","namespaced":true,'
@@ -174,18 +177,20 @@ def test_the_objects_of_discovery() -> None:
 
 
 def test_values() -> None:
-    hello = Name("shop", "hello"), Published(True, 2.25, 100)
-    assert text(application.value_list([hello], WALL)) == (
+    hello = ServiceName("shop", "hello"), Published(True, 2.25, 100)
+    assert text(external_metrics.value_list([hello], WALL)) == (
         '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1",'
         '"metadata":{},"items":[{"metricName":"activator_requests",'
         '"metricLabels":{"service":"hello"},"timestamp":"2026-01-02T03:05:06Z","value":"2250m"}]}'
     )
-    assert application.value_list([], WALL)["items"] == []
+    assert external_metrics.value_list([], WALL)["items"] == []
 
 
 @pytest.mark.parametrize(("active", "value"), [(True, "1"), (False, "0")])
 def test_an_active_service_is_never_at_zero(active: bool, value: str) -> None:
-    found = application.value_list([(Name("shop", "hello"), Published(active, 0, 100))], WALL)
+    found = external_metrics.value_list(
+        [(ServiceName("shop", "hello"), Published(active, 0, 100))], WALL
+    )
     assert found["items"][0]["value"] == value
 
 
@@ -203,11 +208,11 @@ def test_an_active_service_is_never_at_zero(active: bool, value: str) -> None:
     ],
 )
 def test_a_quantity(value: float, quantity: str) -> None:
-    assert application.quantity(value) == quantity
+    assert external_metrics.quantity(value) == quantity
 
 
 def test_an_error() -> None:
-    assert bytes(application.error(404, "NotFound", "no").body).decode() == (
+    assert bytes(external_metrics.error(404, "NotFound", "no").body).decode() == (
         '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no",'
         '"reason":"NotFound","code":404}'
     )

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from activator.scale.external_metrics import part as external_metrics_part
-from activator.scale.external_metrics.part import self_signed
+from activator.scale import external_metrics
+from activator.scale.external_metrics import self_signed
 from activator.scale.http_server import AddressError
 from activator.tls.certificates import TlsFileError, context
 from tests.activator.scale.keda.test_listener import CA, write
@@ -21,7 +21,7 @@ from tests.conftest import on_uvloop
 from tests.handshakes import handshake
 
 METRIC = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/activator_requests"
-PARTS = [external_metrics_part.make]
+PARTS = [external_metrics.make]
 
 
 def unverified() -> ssl.SSLContext:

@@ -15,7 +15,7 @@ from activator.scale.board import Board
 from activator.scale.http_server import AddressError
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.server import ExternalScaler, KedaListener
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 from activator.tls.certificates import TlsFileError, TlsFiles
 
 CA, OTHER = trustme.CA(), trustme.CA()
@@ -67,7 +67,7 @@ def trusting(ca: trustme.CA, *, known: bool = False) -> grpc.ChannelCredentials:
 def play(scene: Callable[[int], Awaitable[None]], files: TlsFiles | None) -> None:
     async def run() -> None:
         board = Board(Loads(), lambda: 0.0)
-        board.publish(Name("shop", "hello"), active=True, target=100)
+        board.publish(ServiceName("shop", "hello"), active=True, target=100)
         listener = KedaListener(ExternalScaler(board, lambda: True), files)
         port = await listener.start("127.0.0.1", 0)
         try:
@@ -112,7 +112,7 @@ def test_clients_may_need_a_certificate(tmp_path: Path) -> None:
 def test_a_restart_ends_the_connections_so_that_keda_finds_the_next_leader() -> None:
     async def run() -> None:
         board = Board(Loads(), lambda: 0.0)
-        board.publish(Name("shop", "hello"), active=False, target=100)
+        board.publish(ServiceName("shop", "hello"), active=False, target=100)
         listener = KedaListener(ExternalScaler(board, lambda: True))
         port = await listener.start("127.0.0.1", 0)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

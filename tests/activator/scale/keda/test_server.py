@@ -12,9 +12,9 @@ import pytest
 from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.server import ExternalScaler, KedaListener
-from activator.scale.reports.load import Loads, Name, Report
+from activator.scale.reports.load import Loads, Report, ServiceName
 
-HELLO = Name("shop", "hello")
+HELLO = ServiceName("shop", "hello")
 REF = wire.ScaledObjectRef(
     name="hello", namespace="shop", scalerMetadata={"service": "hello", "scalerAddress": "x:6000"}
 )

@@ -14,12 +14,12 @@ from activator.scale.reports.load import (
     REPORT_COUNTS,
     UNKNOWN_STAYS,
     Loads,
-    Name,
     Report,
     ReportingActivator,
+    ServiceName,
 )
 
-HELLO, OTHER = Name("shop", "hello"), Name("shop", "other")
+HELLO, OTHER = ServiceName("shop", "hello"), ServiceName("shop", "other")
 
 
 def report(concurrency: float, requests: float = 0) -> list[Report]:
@@ -172,8 +172,8 @@ def test_who_reports_is_known_with_its_times() -> None:
 def test_loads_of_unknown_services_are_bounded_and_harm_no_known_one() -> None:
     loads = Loads(lambda name: name == HELLO)
     loads.connected(1)
-    names = [Name("shop", f"invented-{number}") for number in range(3 * MOST_UNKNOWN)]
-    names.insert(0, Name("shop", (MOST_CHARACTERS + 1) * "x"))
+    names = [ServiceName("shop", f"invented-{number}") for number in range(3 * MOST_UNKNOWN)]
+    names.insert(0, ServiceName("shop", (MOST_CHARACTERS + 1) * "x"))
     busy = loads.record(1, "a", [Report(name, 1.0, 1) for name in [*names, HELLO]], 10)
     assert busy == [*names[1 : MOST_UNKNOWN + 1], HELLO]
     assert loads.current(HELLO, 10) == 1
@@ -185,7 +185,7 @@ def test_loads_of_unknown_services_are_bounded_and_harm_no_known_one() -> None:
 
 
 def test_a_service_that_comes_after_its_load_keeps_it() -> None:
-    known: set[Name] = set()
+    known: set[ServiceName] = set()
     loads = Loads(known.__contains__)
     loads.connected(1)
     loads.record(1, "a", report(3), 10)

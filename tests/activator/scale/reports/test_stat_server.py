@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import MOST_STATS, STEP, encode
-from activator.scale.reports.load import Loads, Name
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from throttler.model import RevisionID
 
@@ -28,7 +28,7 @@ class World:
     def __init__(self, token_file: str = "") -> None:
         self.loads = Loads()
         self.leads = True
-        self.busy: asyncio.Queue[list[Name]] = asyncio.Queue()
+        self.busy: asyncio.Queue[list[ServiceName]] = asyncio.Queue()
         self.server = StatServer(
             self.loads, lambda: 10.0, lambda: self.leads, self.busy.put_nowait, token_file
         )
@@ -53,8 +53,8 @@ def test_a_report_is_recorded_and_announced() -> None:
     async def scene(world: World) -> None:
         async with connect(world.url) as connection:
             await connection.send(encode([Stat(HELLO, 1.0, 1)], "activator-1"))
-            assert await world.busy.get() == [Name("shop", "hello")]
-            assert world.loads.current(Name("shop", "hello"), 10) == 1
+            assert await world.busy.get() == [ServiceName("shop", "hello")]
+            assert world.loads.current(ServiceName("shop", "hello"), 10) == 1
             assert world.loads.is_known(10)
 
     play(scene)
@@ -80,7 +80,7 @@ def test_a_large_report_with_a_wrong_part_counts_as_no_report() -> None:
             wrong: Any = inf  # the type has integers only; a sender may have any number
             await connection.send(encode([*stats, Stat(HELLO, 1.0, wrong)], "activator-1"))
             await connection.send(encode([Stat(HELLO, 1.0, 1)], "activator-1"))
-            assert await world.busy.get() == [Name("shop", "hello")]
+            assert await world.busy.get() == [ServiceName("shop", "hello")]
             assert world.server.garbled == 1
 
     play(scene)
@@ -94,10 +94,10 @@ def test_loads_that_overflow_and_frames_with_too_many_stats_close_no_connection(
                 await connection.send(encode(stats, "activator-1"))
             await connection.send((2 * MOST_STATS) * b"\n\x00")
             await connection.send(encode([Stat(OTHER, 1.0, 1)], "activator-1"))
-            while await world.busy.get() != [Name(*OTHER[:2])]:
+            while await world.busy.get() != [ServiceName(*OTHER[:2])]:
                 pass
             assert world.server.garbled == 1
-            assert 0 <= world.loads.current(Name("shop", "hello"), 10) < 1e6
+            assert 0 <= world.loads.current(ServiceName("shop", "hello"), 10) < 1e6
 
     play(scene)
 
@@ -111,8 +111,8 @@ def test_noise_does_no_harm(noise: bytes | str) -> None:
         async with connect(world.url) as connection:
             await connection.send(noise)
             await connection.send(encode([Stat(HELLO, inf, 1)], "activator-1"))
-            assert await world.busy.get() == [Name("shop", "hello")]
-            assert world.loads.current(Name("shop", "hello"), 10) == 0
+            assert await world.busy.get() == [ServiceName("shop", "hello")]
+            assert world.loads.current(ServiceName("shop", "hello"), 10) == 0
 
     play(scene)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.slices import SliceKey
 from activator.scale.takeover.takeovers import MOST, Agenda
 
@@ -35,7 +35,7 @@ def test_a_later_slice_is_due_at_its_time() -> None:
 
 def test_one_call_gets_a_few_slices_and_a_few_services() -> None:
     agenda = Agenda()
-    names = [Name("shop", f"s{n}") for n in range(MOST + 1)]
+    names = [ServiceName("shop", f"s{n}") for n in range(MOST + 1)]
     agenda.sweep(names)
     assert len(agenda.take_names()) == MOST
     assert agenda.is_due
@@ -50,6 +50,6 @@ def test_a_cleared_agenda_has_nothing() -> None:
     agenda = Agenda()
     agenda.add(KEYS[0])
     agenda.add_at(5.0, KEYS[1])
-    agenda.sweep([Name("shop", "s0")])
+    agenda.sweep([ServiceName("shop", "s0")])
     agenda.clear()
     assert (agenda.is_due, agenda.next_time) == (False, inf)

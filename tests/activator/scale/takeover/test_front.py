@@ -11,7 +11,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain.service import Fronts, parse_pods_service
 from activator.plain.service import parse as parse_service
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import FIRST_RETRY, ActivatorAddress, SliceFamily
 from activator.scale.takeover.takeovers import Takeovers
@@ -20,7 +20,7 @@ from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
 
 A = ActivatorAddress("10.1.0.1", "node-1")
-HELLO = Name("shop", "hello")
+HELLO = ServiceName("shop", "hello")
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 PORT = {"name": "", "port": 8080, "protocol": "TCP"}

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from activator.discovery.api_server import ApiUnreachable
+from activator.lab.control_plane.plane import PlaneRequest
 from activator.process.tasks import Tasks
-from activator.scale.reports.load import Name
-from activator.scale.takeover.part import MOST_REQUESTS, SliceWriter
+from activator.scale.part import PartContext
+from activator.scale.reports.load import Loads, ServiceName
+from activator.scale.settings import load
+from activator.scale.takeover.part import MOST_REQUESTS, TakeoverPart
 from activator.scale.takeover.slices import SliceFamily
-from activator.scale.takeover.takeovers import Takeovers
+from activator.scale.workloads.services import EnabledServices
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.takeover.test_takeovers import A, parsed
@@ -27,22 +31,32 @@ class World:
     def __init__(self, services: int = 1) -> None:
         self.api = SliceApi()
         self.tasks = Tasks()
-        self.takeovers = Takeovers()
+        self.clock = asyncio.get_running_loop().time
+        self.writer = TakeoverPart(
+            PartContext(
+                settings=load({}, {"SYSTEM_NAMESPACE": "activator-system", "POD_NAME": "scale-1"}),
+                api=self.api,
+                services=EnabledServices(),
+                loads=Loads(),
+                record=lambda name: None,
+                start=self.tasks.start,
+                clock=self.clock,
+                is_leader=lambda: self.leads,
+                changed=self._changed,
+                missing_rule=lambda kind: "",
+            )
+        )
+        self.takeovers = self.writer.takeovers
         self.takeovers.set_activators({SliceFamily.IPV4: (A,)})
         for n in range(services):
             self.takeovers.put(parsed(f"s{n}"), 0.0, takes_over=True)
-        self.changed: list[Name] = []
+        self.changed: list[ServiceName] = []
         self.news = asyncio.Event()
         self.leads = True
-        self.clock = asyncio.get_running_loop().time
-        self.writer = SliceWriter(
-            *(self.api, self.takeovers, self.tasks.start, self.clock, lambda: self.leads),
-            self._changed,
-        )
         self.takeovers.start()
 
-    def _changed(self, name: Name) -> None:
-        self.changed.append(name)
+    def _changed(self, names: Iterable[ServiceName]) -> None:
+        self.changed += names
         self.news.set()
 
     async def written(self, slices: int) -> None:
@@ -57,7 +71,7 @@ async def test_slices_are_written_and_each_write_is_reported() -> None:
     world.writer.poke()
     await world.tasks.finish(5)
     assert {name for _, name in world.api.slices} == {f"s{n}-activator" for n in range(3)}
-    assert sorted(world.changed) == [Name("shop", f"s{n}") for n in range(3)]
+    assert sorted(world.changed) == [ServiceName("shop", f"s{n}") for n in range(3)]
 
 
 async def test_a_change_of_all_slices_is_a_few_requests_at_a_time() -> None:
@@ -86,7 +100,7 @@ async def test_a_failed_write_is_repeated_without_another_event(failure: Any) ->
     world.writer.poke()
     await world.written(1)
     assert world.clock() == 0.5 + 1
-    assert world.changed == [Name("shop", "s0")] * 3
+    assert world.changed == [ServiceName("shop", "s0")] * 3
 
 
 async def test_the_log_names_the_slice_and_the_failure(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,7 +133,7 @@ async def test_a_closed_writer_repeats_nothing() -> None:
     world.api.script.append(status(500))
     world.writer.poke()
     await world.tasks.finish(5)
-    world.writer.close()
+    world.writer.stop(world.clock())
     await asyncio.sleep(0)
     assert len(world.api.requests) == 1
 
@@ -233,7 +247,7 @@ async def test_a_follower_writes_no_slice_and_a_leader_repairs_one(tmp_path: Pat
             await kube.add(route="takeover")
             await elapse(5)
             assert len(kube.calls("create", "endpointslices")) == 2  # one by this test
-            await kube.plane.send("DELETE", f"{SLICES}/hello-activator")
+            await kube.plane.send(PlaneRequest("DELETE", f"{SLICES}/hello-activator"))
             await elapse(5)
             assert await addresses(kube) == ["10.1.0.1"]
 

@@ -8,16 +8,16 @@ from math import inf
 import pytest
 
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.ports import REST, Ports
 
 #: Every port that was released at 0 may be allotted again.
 NOW = REST
 
-A, B, C, D, *_ = NAMES = [Name("shop", letter) for letter in "abcdefgh"]
+A, B, C, D, *_ = NAMES = [ServiceName("shop", letter) for letter in "abcdefgh"]
 
 
-def reasons(ports: Ports, name: Name) -> list[ScaleReason]:
+def reasons(ports: Ports, name: ServiceName) -> list[ScaleReason]:
     return [finding.reason for finding in ports.findings(name)]
 
 
@@ -98,7 +98,7 @@ def test_no_two_services_ever_have_one_port(seed: int) -> None:
 
 def test_of_slices_of_one_age_the_first_by_name_has_the_port() -> None:
     ports = Ports()
-    first, second = Name("a-b", "x"), Name("a", "x")
+    first, second = ServiceName("a-b", "x"), ServiceName("a", "x")
     ports.put(second, "2026", 10_005, 0)
     assert ports.put(first, "2026", 10_005, 0) == [second]
     assert (ports.of(first), ports.of(second)) == (10_005, None)

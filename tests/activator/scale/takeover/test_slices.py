@@ -10,7 +10,7 @@ from activator.objects.fields import root
 from activator.plain.service import PROXY_LABEL
 from activator.plain.service import parse as parse_service
 from activator.plain.slices import parse as parse_slice
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,
     ActivatorAddress,
@@ -128,7 +128,7 @@ def test_the_dialect_leaves_the_slice_alone() -> None:
     assert parse_slice(made(A)) is None
 
 
-KEY = key_of(Name("shop", "hello"), SliceFamily.IPV4)
+KEY = key_of(ServiceName("shop", "hello"), SliceFamily.IPV4)
 
 
 def wanted(*activators: ActivatorAddress) -> Any:

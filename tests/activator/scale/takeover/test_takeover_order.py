@@ -21,7 +21,7 @@ from activator.plain.service import parse as parse_service
 from activator.scale.decisions.engine import NEW_LEADER
 from activator.scale.decisions.plan import PROPAGATION, Observed, Planner
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import ActivatorAddress, SliceFamily, Write
 from activator.scale.takeover.takeovers import Takeovers
@@ -31,7 +31,7 @@ from tests.rows import naming
 
 STEP = 0.25
 HISTORY = int(PROPAGATION / STEP)
-HELLO = Name("shop", "hello")
+HELLO = ServiceName("shop", "hello")
 ACTIVATORS = [ActivatorAddress(f"10.1.0.{n}", f"node-{n}") for n in range(1, 5)]
 #: Seconds for which an activator serves after it has become not ready.
 DRAIN = 20.0

@@ -11,7 +11,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain.service import PlainService
 from activator.plain.service import parse as parse_service
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.ports import REST, Ports
 from activator.scale.takeover.slices import (
@@ -30,7 +30,7 @@ from tests.activator.scale.takeover.slice_api import SliceApi
 
 A, B, C = (ActivatorAddress(f"10.1.0.{n}", f"node-{n}") for n in (1, 2, 3))
 A6 = ActivatorAddress("fd00::1", "node-1")
-HELLO = Name("shop", "hello")
+HELLO = ServiceName("shop", "hello")
 KEY = ("shop", "hello-activator")
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
 
@@ -107,10 +107,10 @@ class World:
     def addresses(self) -> list[str]:
         return [each["addresses"][0] for each in self.slice["endpoints"] or ()]
 
-    def in_place_since(self, name: Name = HELLO) -> float | None:
+    def in_place_since(self, name: ServiceName = HELLO) -> float | None:
         return self.takeovers.in_place_since(name, self.now)
 
-    def reasons(self, name: Name = HELLO) -> list[ScaleReason]:
+    def reasons(self, name: ServiceName = HELLO) -> list[ScaleReason]:
         return [finding.reason for finding in self.takeovers.findings(name)]
 
 
@@ -229,16 +229,16 @@ def test_a_service_that_opts_out_loses_its_slice_and_releases_its_port() -> None
     world.settle()
     world.put(True, name="other")
     assert world.write() == []
-    assert world.reasons(Name("shop", "other")) == [ScaleReason.PORTS_EXHAUSTED]
+    assert world.reasons(ServiceName("shop", "other")) == [ScaleReason.PORTS_EXHAUSTED]
     world.takeovers.remove(HELLO, world.now)
     assert world.settle() == ["DELETE"]
     # Until proxies have the change, clients of the first Service connect to its port.
     world.now += REST - 0.1
     assert world.write() == []
-    assert world.reasons(Name("shop", "other")) == [ScaleReason.PORTS_EXHAUSTED]
+    assert world.reasons(ServiceName("shop", "other")) == [ScaleReason.PORTS_EXHAUSTED]
     world.now += 0.1
     assert world.settle() == ["POST"]
-    assert world.reasons(Name("shop", "other")) == []
+    assert world.reasons(ServiceName("shop", "other")) == []
     assert list(world.api.slices) == [("shop", "other-activator")]
     assert world.takeovers.findings(HELLO) == ()
 
@@ -284,7 +284,7 @@ def test_a_restart_reads_the_ports_back_from_the_slices() -> None:
     for name in ("a", "b", "c"):
         first.put(True, name=name)
         first.settle()
-    first.takeovers.remove(Name("shop", "a"), first.now)
+    first.takeovers.remove(ServiceName("shop", "a"), first.now)
     first.settle()
     before = {key: obj["ports"] for key, obj in first.api.slices.items()}
     again = World(first.api)
@@ -292,9 +292,9 @@ def test_a_restart_reads_the_ports_back_from_the_slices() -> None:
         again.put(True, name=name)
     assert again.started().write() == []
     assert {key: obj["ports"] for key, obj in again.api.slices.items()} == before
-    assert again.in_place_since(Name("shop", "b")) == 100
+    assert again.in_place_since(ServiceName("shop", "b")) == 100
     again.put(True, name="d").settle()
-    assert again.takeovers.port_of(Name("shop", "d")) not in (10_001, 10_002)
+    assert again.takeovers.port_of(ServiceName("shop", "d")) not in (10_001, 10_002)
 
 
 def test_a_restart_deletes_the_slice_of_a_service_that_has_opted_out_meanwhile() -> None:
@@ -622,9 +622,9 @@ def test_of_two_slices_with_one_port_the_older_wins_and_the_other_moves() -> Non
         world.put(True).put(True, name="other")
         assert world.started().settle() == ["PATCH"]
         assert world.takeovers.port_of(HELLO) == 10_000
-        assert world.takeovers.port_of(Name("shop", "other")) == 10_001
+        assert world.takeovers.port_of(ServiceName("shop", "other")) == 10_001
         assert world.reasons() == []
-        [finding] = world.takeovers.findings(Name("shop", "other"))
+        [finding] = world.takeovers.findings(ServiceName("shop", "other"))
         assert finding.reason is ScaleReason.PORT_CONFLICT
         assert "Service shop/hello has port 10000" in finding.note
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 
 from activator.discovery.api_server import ApiResponse, ApiUnreachable
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.resources import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
@@ -105,7 +104,7 @@ async def carry_out(api: FakeApi, *wishes: Wish, target: ScaleTarget = HELLO) ->
     tasks = Tasks()
     actuator = Actuator(api, tasks.start, lambda _, result: results.append(result))
     for wish in wishes:
-        actuator.scale(target, wish)
+        actuator.put(target, wish)
     await tasks.finish(5)
     return results
 
@@ -157,8 +156,8 @@ async def test_a_wish_that_comes_while_another_is_under_way_is_carried_out_after
     results: list[Result] = []
     tasks = Tasks()
     actuator = Actuator(api, tasks.start, lambda _, result: results.append(result))
-    api.script.append(lambda: actuator.scale(HELLO, Wish(1, 4)))
-    actuator.scale(HELLO, COLD_START)
+    api.script.append(lambda: actuator.put(HELLO, Wish(1, 4)))
+    actuator.put(HELLO, COLD_START)
     await tasks.finish(5)
     assert results == [Result(1, changed_from=0), Result(4, changed_from=1)]
 
@@ -167,8 +166,8 @@ async def test_a_cancelled_wish_is_not_sent() -> None:
     api = FakeApi(hello=0)
     tasks = Tasks()
     actuator = Actuator(api, tasks.start, lambda *_: None)
-    actuator.scale(HELLO, COLD_START)
-    actuator.cancel(HELLO)
+    actuator.put(HELLO, COLD_START)
+    actuator.clear()
     await tasks.finish(5)
     assert api.requests == []
 
@@ -249,7 +248,7 @@ async def test_a_workload_that_fails_does_not_hold_up_others() -> None:
     tasks = Tasks()
     actuator = Actuator(api, tasks.start, results.__setitem__)
     for target in (HELLO, OTHER):
-        actuator.scale(target, COLD_START)
+        actuator.put(target, COLD_START)
     await tasks.finish(5)
     assert results[HELLO].problem is ScaleReason.SCALE_TARGET_MISSING
     assert results[OTHER] == Result(1, changed_from=0)
@@ -269,7 +268,6 @@ class World:
         self.rights = Rights(
             InProcessClient(self.plane),
             self.tasks.start,
-            asyncio.get_running_loop().time,
             self.changed.append,
         )
 

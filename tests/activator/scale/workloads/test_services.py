@@ -11,11 +11,11 @@ from activator.plain import service as services
 from activator.plain.annotations import Owner
 from activator.plain.service import PlainService
 from activator.scale.reasons import ScaleReason
-from activator.scale.reports.load import Name
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from activator.scale.workloads.services import EnabledServices, ReadyPods, Workloads
 
-HELLO = Name("shop", "hello")
+HELLO = ServiceName("shop", "hello")
 SERVICE = ObjectKey("Service", "shop", "hello")
 
 
@@ -23,7 +23,7 @@ class World:
     """Services, and which have changed."""
 
     def __init__(self) -> None:
-        self.changed: list[Name] = []
+        self.changed: list[ServiceName] = []
         self.services = EnabledServices(self.changed.append)
 
     def put(self, ports: Any = None, **annotations: str) -> None:
@@ -149,7 +149,7 @@ class PodsWorld:
     """The ready pods, and the Services that have changed."""
 
     def __init__(self) -> None:
-        self.changed: list[Name] = []
+        self.changed: list[ServiceName] = []
         self.readiness = ReadyPods(self.changed.append)
 
     def put(self, name: str, *endpoints: Any, service: str = "hello", **more: Any) -> None:
@@ -235,7 +235,7 @@ def test_a_slice_that_moves_to_another_service_leaves_the_first() -> None:
     world.put("a", pod())
     world.put("a", pod(), service="other")
     assert world.ready() == 0
-    assert world.readiness.ready(Name("shop", "other"), "http") == 1
+    assert world.readiness.ready(ServiceName("shop", "other"), "http") == 1
 
 
 def test_ports_may_be_null() -> None:
@@ -271,7 +271,7 @@ class TargetsWorld:
     """Workloads, and the Services that have changed."""
 
     def __init__(self) -> None:
-        self.changed: list[Name] = []
+        self.changed: list[ServiceName] = []
         self.workloads = Workloads(self.changed.append)
 
     def put(
@@ -289,7 +289,7 @@ class TargetsWorld:
     def remove(self, name: str, kind: str = "Deployment") -> None:
         self.workloads.remove(ObjectKey(kind, "shop", name))
 
-    def drain(self) -> set[Name]:
+    def drain(self) -> set[ServiceName]:
         changed = set(self.changed)
         self.changed.clear()
         return changed

@@ -1,19 +1,24 @@
-"""Serves the API group ``external.metrics.k8s.io`` to the API server's aggregator.
+"""Publishes decisions to HPAs by the API group ``external.metrics.k8s.io``; off by default.
 
-HPAs read the metric through it. While this process does not lead it responds with 503, so that an
-HPA keeps its hands off the workload. Sources: k8s.io/metrics pkg/apis/external_metrics v1beta1; the
-discovery objects are meta/v1's APIGroupList, APIGroup and APIResourceList, as an API server sends
-them. For selectors: "Labels and Selectors" in the Kubernetes documentation, and pkg/labels of
+The API server's aggregator reads it. While this process does not lead it responds with 503, so that
+an HPA keeps its hands off the workload. Sources: k8s.io/metrics pkg/apis/external_metrics v1beta1;
+the discovery objects are meta/v1's APIGroupList, APIGroup and APIResourceList, as an API server
+sends them. For selectors: "Labels and Selectors" in the Kubernetes documentation, and pkg/labels of
 k8s.io/apimachinery.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple, final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,8 +26,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from activator.scale import http_server
 from activator.scale.board import Board, Published
-from activator.scale.reports.load import Name
+from activator.scale.part import Part, PartContext
+from activator.scale.reports.load import ServiceName
+from activator.scale.settings import ScaleSettings
+from activator.tls.certificates import CertificateError, FileTls, TlsFileError, tls_files
+from activator.tls.certificates import context as tls_context
 
 GROUP: Final = "external.metrics.k8s.io"
 GROUP_VERSION: Final = f"{GROUP}/v1beta1"
@@ -66,7 +76,7 @@ DISCOVERY: Final[Mapping[str, Object]] = {
 }
 
 
-def value_list(workloads: Iterable[tuple[Name, Published]], wall: datetime) -> Object:
+def value_list(workloads: Iterable[tuple[ServiceName, Published]], wall: datetime) -> Object:
     """Return the values of Services.
 
     Arguments:
@@ -238,3 +248,82 @@ def _requirement(text: str, at: int) -> tuple[Requirement, int]:
     if found := _EXISTS.match(text, at):
         return Requirement(found["key"], None, bool(found["absent"])), found.end()
     raise ValueError(f"no requirement at {text[at : at + 20]!r}")
+
+
+@final
+class ExternalMetricsPart(Board):
+    """Publishes decisions to HPAs, and serves ``external.metrics.k8s.io``."""
+
+    def __init__(self, context: PartContext, port: int) -> None:
+        super().__init__(context.loads, context.clock)
+        self._context = context
+        self._port = port
+
+    @asynccontextmanager
+    async def listeners(self) -> AsyncIterator[Mapping[str, str]]:
+        settings = self._context.settings
+        tls = await asyncio.to_thread(server_tls, settings)
+        sock = http_server.listen(settings.bind, self._port, "--external-metrics-port")
+        app = create_app(self, self._context.is_leader)
+        async with http_server.serving(app, sock, tls):
+            yield {"external-metrics": http_server.address(sock)}
+
+
+def make(context: PartContext) -> Part:
+    """Return the part that serves ``external.metrics.k8s.io``; an empty one if it is off."""
+    port = context.settings.external_metrics_port
+    return Part() if port is None else ExternalMetricsPart(context, port)
+
+
+def server_tls(settings: ScaleSettings) -> ssl.SSLContext:
+    """Return the TLS context of the port.
+
+    Raises:
+        AddressError: the files cannot be used, or no certificate can be made.
+    """
+    names = settings.external_metrics_tls_cert, settings.external_metrics_tls_key
+    ca = settings.external_metrics_client_ca
+    try:
+        if (files := tls_files(*names, ca)) is not None:
+            return FileTls(files).context
+        host = f"activator-scale.{settings.system_namespace}.svc"
+        return tls_context(*self_signed(host), client_ca=Path(ca).read_bytes() if ca else None)
+    except (TlsFileError, CertificateError, OSError) as error:
+        raise http_server.AddressError(f"--external-metrics-port: {error}") from error
+
+
+# -- a certificate for clients that do not verify it, by the program ``openssl``
+#
+# Python makes no certificates, and a package for it would be in each image for this one use.
+
+_DAYS: Final = 3650
+_TIMEOUT: Final = 20.0
+_CONFIG: Final = b"[req]\ndistinguished_name=names\n[names]\n"
+_COMMAND: Final = (
+    *("openssl", "req", "-x509", "-config", "/dev/stdin", "-nodes", "-days", str(_DAYS)),
+    *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+    *("-keyout", "/dev/stdout", "-out", "/dev/stdout"),
+)
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+
+
+def self_signed(host: str) -> tuple[bytes, bytes]:
+    """Return a new certificate and its key, PEM; no file holds them.
+
+    Arguments:
+        host: the name in the certificate.
+
+    Raises:
+        TlsFileError: this machine has no ``openssl``, or it fails.
+    """
+    names = ("-subj", "/CN=activator-scale", "-addext", f"subjectAltName=DNS:{host}")
+    try:
+        ended = subprocess.run(
+            [*_COMMAND, *names], input=_CONFIG, capture_output=True, timeout=_TIMEOUT, check=True
+        )
+    except FileNotFoundError:
+        raise TlsFileError("no program openssl to make a certificate: give files") from None
+    except subprocess.SubprocessError as error:
+        raise TlsFileError(f"openssl made no certificate: {error}") from error
+    key, begin, certificate = ended.stdout.partition(_BEGIN)
+    return begin + certificate, key

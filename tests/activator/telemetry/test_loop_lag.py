@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from activator.records.loop_lag import EVERY, LoopLag
+from activator.telemetry.otel import EVERY, LoopLag
 from tests.conftest import VirtualLoop
 
 

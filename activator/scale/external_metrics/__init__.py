@@ -1,1 +1,0 @@
-"""The API group ``external.metrics.k8s.io``, from which HPAs read the load."""
