@@ -330,7 +330,9 @@ def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
     world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
     (pod,) = world.pods(throttler, POD)
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
-    world.driver.probe_passed(throttler.service, throttler.service.epoch)
+    world.driver.probe_passed(
+        throttler.backends.service.tracker, throttler.backends.service.tracker.epoch
+    )
     world.request(throttler)
     lines = [line.split() for line in shown(view(world, throttler))]
     assert ["10.0.0.1:8012", "ready", "failed", "503", "0.0s", "probing", "0.0s", "wait"] in [
