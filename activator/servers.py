@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.listener import (
     GatedServer,
     PausingListener,

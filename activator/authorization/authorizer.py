@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from activator.authorization.server import LONGEST, AuthorizationConnection, Origin, ServerQueue
 from activator.process.logs import Repeats
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.exchange.permission import TOO_LATE
 from activator.proxy.message.fields import folded
 from throttler.model import RevisionID

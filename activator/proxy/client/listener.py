@@ -19,7 +19,7 @@ import uvicorn
 from activator.process.logs import Repeats
 from activator.process.quiet_server import QuietServer
 from activator.process.sockets import SocketKind, find_dead
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.lookup import ClientPort

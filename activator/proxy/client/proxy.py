@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from activator.driver import Driver
 from activator.process.logs import Repeats
-from activator.process.tasks import Tasks
-from activator.process.timers import Timers
+from activator.process.timers import Tasks, Timers
 from activator.proxy.client.eviction import Eviction
 from activator.proxy.client.heads_in_progress import HeadBudget
 from activator.proxy.exchange.exchange import end_stranded

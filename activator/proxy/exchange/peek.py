@@ -102,7 +102,7 @@ def phase_of(throttler: RevisionThrottler) -> StartPhase:
     """Return the phase of a revision at which requests wait."""
     if throttler.slots.pods:
         return StartPhase.BUSY
-    pods = [pod for pod in throttler.pods() if pod.state is not PodState.DRAINING]
+    pods = [pod for pod in throttler.backends.pods.values() if pod.state is not PodState.DRAINING]
     if not pods:
         return StartPhase.ASKED
     if any(pod.probe.at is not None or pod.probe.failures for pod in pods):

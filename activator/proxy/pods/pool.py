@@ -233,18 +233,18 @@ class Pool:
         """Return the idle connection that was used last; None without one."""
         idle = self.idle
         while idle:
-            pod = idle.pop()
+            side = idle.pop()
             self.resources.idle -= 1
-            if not pod.transport.is_closing():
-                return pod
+            if not side.transport.is_closing():
+                return side
         return None
 
     def take_alive(self) -> Http1Pod | None:
         """Return an idle connection that the kernel reports as open; None without one."""
-        while (pod := self.take()) is not None:
-            if pod.alive():
-                return pod
-            pod.cancel()
+        while (side := self.take()) is not None:
+            if side.alive():
+                return side
+            side.cancel()
         return None
 
     def put(self, side: Http1Pod) -> None:

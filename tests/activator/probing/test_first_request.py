@@ -13,7 +13,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.probing.prober import PodProber
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits

@@ -24,7 +24,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.plain.route_table import RouteTable
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
@@ -773,7 +773,7 @@ class World:
 
     @property
     def in_flight(self) -> int:
-        return self.revision().in_flight
+        return self.revision().slots.in_flight
 
     def counters(self) -> Any:
         """Return the counters of the revision."""
@@ -790,8 +790,8 @@ class World:
         for throttler in self.driver.throttler:
             counts["waiting"] = counts.get("waiting", 0) + throttler.breaker.waiting
             counts["bytes"] = counts.get("bytes", 0) + throttler.breaker.own.bytes
-            counts["in flight"] = counts.get("in flight", 0) + throttler.in_flight
-            for pod in throttler.pods():
+            counts["in flight"] = counts.get("in flight", 0) + throttler.slots.in_flight
+            for pod in throttler.backends.pods.values():
                 counts[pod.address] = pod.in_flight
         counts["in all"] = self.driver.throttler.total.depth + self.driver.throttler.total.bytes
         counts["heads"] = self.proxy.head_budget.bytes

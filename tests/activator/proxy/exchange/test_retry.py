@@ -162,7 +162,7 @@ async def pods_of(world: World, count: int, **spec: Any) -> list[Pod]:
 
 
 def states(world: World) -> list[str]:
-    return sorted(pod.state.value for pod in world.revision().pods())
+    return sorted(pod.state.value for pod in world.revision().backends.pods.values())
 
 
 def attempts(answer: Any) -> bytes | None:
@@ -343,7 +343,7 @@ async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(w
     """The ClusterIP is never ejected for its responses, so nothing would slow a longer series."""
     (pod,) = await pods_of(world, 1)
     pod.answer = NOT_THERE
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     tracker.is_service = True
 
     got = await world.ask()
@@ -558,6 +558,8 @@ async def test_a_request_that_breaks_connections_is_held_against_one_pod_at_most
         pod.on_data = lambda connection: connection.close()
     world.healthy = lambda tracker: False
     assert (await world.ask()).status == 502
-    (out,) = [pod for pod in world.revision().pods() if pod.state is PodState.PROBING]
+    (out,) = [
+        pod for pod in world.revision().backends.pods.values() if pod.state is PodState.PROBING
+    ]
     assert "closed" in out.probe.error
     assert [len(pod.requests) for pod in pods] == [1] * 4, "another pod each time"
