@@ -31,7 +31,7 @@ from activator.records.narration import EventKind
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import Settings
-from activator.tls.files import TlsFileError
+from activator.tls.certificates import TlsFileError
 from throttler.model import RevisionID
 
 if TYPE_CHECKING:

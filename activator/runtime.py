@@ -40,6 +40,7 @@ from activator.process.outputs import Outputs
 from activator.process.timers import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.placement import ClientAddresses
+from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
@@ -223,20 +224,23 @@ class Runtime:
 
     def _make_proxy(self) -> Proxy:
         settings = self.settings
-        return Proxy(
+        services = ProxyServices(
             self.driver,
             self.pools,
-            request_limits=RequestLimits(
-                settings.max_header_bytes, settings.max_headers, settings.max_target_bytes
-            ),
             hold_bytes=settings.hold_bytes,
-            header_timeout=settings.header_timeout,
-            unfinished_header_bytes=settings.unfinished_header_bytes,
             idle_from_arrival=settings.idle_from_arrival,
-            unhealthy=self.ready,
             server_timing=settings.server_timing,
             cold_start_header=settings.cold_start_header,
             clients=ClientAddresses(settings.trusted_proxies),
+        )
+        return Proxy(
+            services,
+            request_limits=RequestLimits(
+                settings.max_header_bytes, settings.max_headers, settings.max_target_bytes
+            ),
+            header_timeout=settings.header_timeout,
+            unfinished_header_bytes=settings.unfinished_header_bytes,
+            unhealthy=self.ready,
         )
 
     def _on_stats_sent(self, stats: list[Stat]) -> Callable[[], None]:

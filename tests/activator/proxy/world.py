@@ -28,6 +28,7 @@ from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
+from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.transport.peer_socket import UnreadBytes
@@ -627,13 +628,14 @@ class World:
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)
         self.driver.pools = self.pools
+        services = ProxyServices(
+            *(self.driver, self.pools), hold_bytes=hold_bytes, idle_from_arrival=idle_from_arrival
+        )
         self.proxy = Proxy(
-            *(self.driver, self.pools),
+            services,
             request_limits=limits or RequestLimits(),
-            hold_bytes=hold_bytes,
             header_timeout=header_timeout,
             unfinished_header_bytes=unfinished_header_bytes,
-            idle_from_arrival=idle_from_arrival,
             unhealthy=lambda: self.not_ready,
         )
         sock = _socket()

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from activator.authorization.authorizer import Authorizer
-from activator.proxy.exchange.lookup import Admission, ClientPort
+from activator.proxy.client.connection import Admission, ClientPort
 from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.peek import phase_of, start_of
+from activator.proxy.exchange.wait import phase_of, start_of
 from activator.proxy.message.waiting_page import StartPhase
 from tests.activator.authorization.servers import (
     ALLOW,
