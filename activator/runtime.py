@@ -34,7 +34,7 @@ from activator.knative.configmaps.observability import ObservabilityConfig, obse
 from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
-from activator.plain.hosts import HostClaims as HostClaims
+from activator.plain.route_table import RouteTable as RouteTable
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.timers import Tasks
@@ -54,6 +54,7 @@ from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
+from throttler.model import RevisionKind
 from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from activator.probing.probe import Probe as Probe
     from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
+    from activator.proxy.message.request import Request as Request
     from activator.proxy.pods.probes import ProbeConnection as ProbeConnection
     from activator.proxy.pods.probes import ProbePool as ProbePool
     from activator.proxy.pods.probes import ProbeStream as ProbeStream
@@ -75,6 +77,14 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between checks for idle connections that have expired.
 _HOUSEKEEPING = 15.0
+
+
+#: What an unknown host may name: the kind of the first dialect in use.
+_UNKNOWN = {
+    "knative": RevisionKind.REVISION,
+    "services": RevisionKind.SERVICE,
+    "keda": RevisionKind.HTTP_ROUTE,
+}
 
 
 class StartError(Exception):
@@ -167,8 +177,8 @@ class Runtime:
             self._clock,
             cluster_domain=settings.cluster_domain,
             remove_load=self.reporter.loads.remove,
-            hosts=HostClaims() if "services" in settings.dialect else None,
-            knative="knative" in settings.dialect,
+            table=RouteTable() if {"services", "keda"} & set(settings.dialect) else None,
+            unknown=next(kind for name, kind in _UNKNOWN.items() if name in settings.dialect),
         )
 
     def _make_cluster_config(self) -> ClusterConfig:

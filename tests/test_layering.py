@@ -31,7 +31,7 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
-        *("build", "knative", "kpa", "objects", "pages", "plain", "process", "records"),
+        *("build", "keda", "knative", "kpa", "objects", "pages", "plain", "process", "records"),
         "settings",
         "tls",
     )
@@ -53,11 +53,14 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.process": frozenset(),
     "activator.objects": frozenset({"throttler"}),
     "activator.settings": frozenset(),
-    "activator.records": frozenset({"throttler"}),
+    "activator.records": frozenset({"throttler", "activator.plain"}),
     "activator.kpa": frozenset(),
     "activator.pages": frozenset(),
     "activator.plain": frozenset(
         {"throttler", "activator.knative", "activator.kpa", "activator.objects"}
+    ),
+    "activator.keda": frozenset(
+        {"throttler", "activator.objects", "activator.plain", "activator.settings"}
     ),
     "activator.tls": frozenset({"activator.knative", "activator.settings"}),
     "activator.knative": frozenset(

@@ -327,6 +327,8 @@ class InterceptorRules:
         overflow: whether requests beyond that limit get the placeholder. Then others wait.
         static_routes: the first that matches counts.
         cold_start_header: whether responses of pods get X-KEDA-HTTP-Cold-Start.
+        problem: why no pod can be found, whatever runs: a request whose wait has reached its limit
+            then gets 500. Empty if pods can be found.
     """
 
     kind: str
@@ -338,6 +340,7 @@ class InterceptorRules:
     overflow: bool = False
     static_routes: tuple[StaticRoute, ...] = ()
     cold_start_header: bool = True
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -161,7 +161,7 @@ class _Handlers:
         return throttlers
 
     def _one(self, wanted: Mapping[str, str], kind: RevisionKind | None) -> RevisionThrottler:
-        """Return a revision; without a kind the Revision, and if there is none the Service.
+        """Return a revision; without a kind the first kind that has the name.
 
         Raises:
             RevisionNotFound: there is no such revision.
@@ -169,14 +169,10 @@ class _Handlers:
         find, namespace, name = self._runtime.driver.throttler.find_any, *wanted.values()
         if kind is not None:
             return find(namespace, name, kind)
-        try:
-            return find(namespace, name)
-        except RevisionNotFound:
-            try:
-                return find(namespace, name, RevisionKind.SERVICE)
-            except RevisionNotFound:
-                pass
-            raise
+        for each in RevisionKind:
+            with suppress(RevisionNotFound):
+                return find(namespace, name, each)
+        raise RevisionNotFound(name, namespace)
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         # Strings compare several times as fast as tuples; no name has a NUL.

@@ -233,9 +233,10 @@ def reason_script() -> str:
     """Return the source of the module with the names that ``words.js`` imports."""
     rows = {
         row.reason.value: {
-            "meaning": _of_both(row.title),
-            **_of_both(partial(_steps, row)),
-            "inFolder": _of_both(row.folder_step),
+            "meaning": _of_each(row.title),
+            **_of_each(partial(_steps, row)),
+            "http-route": _steps(row, is_service=True, is_route=True),
+            "inFolder": _of_each(row.folder_step),
         }
         for row in TABLE
     }
@@ -247,17 +248,22 @@ def reason_script() -> str:
         "STARTING": reason.STARTING,
         "HARMLESS": reason.HARMLESS,
         "LISTS_PODS": reason.LISTS_PODS,
-        "DELETED": {"revision": reason.DELETED, "service": reason.DELETED_SERVICE},
+        "DELETED": {
+            "revision": reason.DELETED,
+            "service": reason.DELETED_SERVICE,
+            "http-route": reason.DELETED_ROUTE,
+        },
     }
     return "".join(
         f"export const {name} = {json.dumps(value)};\n" for name, value in values.items()
     )
 
 
-def _of_both(text: Callable[..., T]) -> dict[str, T]:
-    return {"revision": text(is_service=False), "service": text(is_service=True)}
+def _of_each(text: Callable[..., T]) -> dict[str, T]:
+    service = text(is_service=True)
+    return {"revision": text(is_service=False), "service": service, "http-route": service}
 
 
-def _steps(row: ReasonRow, *, is_service: bool) -> dict[str, object]:
-    advice, commands = row.steps(is_service=is_service)
+def _steps(row: ReasonRow, *, is_service: bool, is_route: bool = False) -> dict[str, object]:
+    advice, commands = row.steps(is_service=is_service, is_route=is_route)
     return {"advice": advice, "commands": commands}

@@ -198,6 +198,7 @@ TABLES: Final = (
     ("field of `sticky`", revisions.StickyView),
     ("field of `probe`", details.ProbeView),
     ("field of `route`", revisions.RouteView),
+    ("field of `interceptor`", details.InterceptorView),
     ("field of `queueOrder`", details.QueueOrderView),
     ("field of `queuedByClass`", details.ClassesView),
     ("field of one of `largestFlows`", details.FlowView),

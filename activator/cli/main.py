@@ -385,8 +385,8 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     ),
     click.Option(
         ["--kind"],
-        type=click.Choice(["revision", "service"]),
-        help="Kind of the object, if a Revision and a Service share a name.",
+        type=click.Choice(["revision", "service", "http-route", "fallback"]),
+        help="Kind of the object, if several share a name.",
     ),
     _WATCH,
 )
@@ -401,7 +401,8 @@ def explain(
     """Show why requests of one revision or Service wait. It also shows the decision about each pod.
 
     Queries the admin port, as `activator status` does. REVISION alone is in the namespace of
-    --namespace, or in default. The name of a plain Service works as well.
+    --namespace, or in default. The names of plain Services and of objects of the KEDA HTTP add-on
+    work as well.
 
     \b
     Output:

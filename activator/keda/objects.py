@@ -154,7 +154,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
     )
     rule = RouteRule(
         _hosts(spec["hosts"]),
-        tuple(each.text() for each in spec["pathPrefixes"].items()),
+        tuple(each.text().strip("/") for each in spec["pathPrefixes"].items()),
         tuple(_headers(spec["headers"])),
     )
     return RouteObject(
@@ -269,7 +269,7 @@ def _rule(field: Field) -> RouteRule:
     for each in field["paths"].items():
         if not each["value"].text():
             each["value"].expected("a path")
-        paths.append(each["value"].text())
+        paths.append(each["value"].text().strip("/"))
     return RouteRule(_hosts(field["hosts"]), tuple(paths), tuple(_headers(field["headers"])))
 
 

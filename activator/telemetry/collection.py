@@ -257,9 +257,9 @@ class Collection(Generic[L, P]):
         namespace = ("k8s_namespace_name", revision.id.namespace)
         service = ("kn_service_name", revision.service)
         configuration = ("kn_configuration_name", revision.configuration)
-        # A Service may have the name of a Revision, whose series keep Knative's labels.
-        is_service = revision.id.kind is RevisionKind.SERVICE
-        kind = (("kind", revision.id.kind.value),) if is_service else ()
+        # Another object may have the name of a Revision, whose series keep Knative's labels.
+        of_knative = revision.id.kind is RevisionKind.REVISION
+        kind = () if of_knative else (("kind", revision.id.kind.value),)
         labels = self._writer.labels
         return _Row(
             throttler,

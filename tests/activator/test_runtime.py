@@ -34,7 +34,7 @@ from throttler.reason import Reason
 
 pytestmark = on_uvloop  # inotify reports files in real time
 
-REVISION, SERVICE = RevisionKind
+REVISION, SERVICE = RevisionKind.REVISION, RevisionKind.SERVICE
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,14 @@ import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, 
 const LISTED_WARNINGS = 5;
 
 /** @typedef {{advice: string, commands: string[]}} Steps */
-/** @type {Record<string, {meaning: Record<"revision" | "service", string>, revision: Steps, service: Steps, inFolder: Record<"revision" | "service", string>}>} */
+/** @typedef {"revision" | "service" | "http-route"} Kind */
+/** @type {Record<string, Record<Kind, Steps> & {meaning: Record<Kind, string>, inFolder: Record<Kind, string>}>} */
 const ROWS = REASONS;
 
-/** @param {string | undefined} kind @returns {"revision" | "service"} an older activator sends no kind: it knows no Services */
+/** @param {string | undefined} kind @returns {Kind} an older activator sends no kind: it knows no Services */
 function kindOf(kind) {
-  return kind === "service" ? "service" : "revision";
+  if (kind === undefined || kind === "revision") return "revision";
+  return kind === "service" ? "service" : "http-route";
 }
 
 /**
@@ -29,6 +31,7 @@ function kindOf(kind) {
 export function namesOf(known) {
   const kinds = new Set([...known].map(({ view }) => kindOf(view.kind)));
   if (kinds.size !== 1) return ["revision or Service", "revisions and Services"];
+  if (kinds.has("http-route")) return ["route", "routes"];
   return kinds.has("service") ? ["Service", "Services"] : ["revision", "revisions"];
 }
 
@@ -69,7 +72,7 @@ export function whatToDo(reason, view, folder) {
   const commands = steps.commands.map((command) =>
     command
       .replaceAll("{namespace}", () => view.namespace)
-      .replaceAll("{name}", () => view.name)
+      .replaceAll("{name}", () => (kind === "http-route" && view.route?.podsService) || view.name)
       .replaceAll("{pods}", () => view.route?.podsService ?? view.name),
   );
   return [

@@ -937,7 +937,7 @@ def find(
         return entries.find_service(service)
     fields = request.fields
     if not fields:
-        return entries.find_host(request.host)
+        return entries.find_host(request.host, b"", request)
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
@@ -948,7 +948,7 @@ def find(
         service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.base.address
         if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
             return entries.find_service(service)
-    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
+    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"), request)
 
 
 def _is_peer(entries: Entries, service: bytes, client: bytes) -> bool:

@@ -163,7 +163,7 @@ async def test_one_revision_is_an_element_of_the_list(world):
     assert (one.pop("coldStarts"), one.pop("wakeUps"), one.pop("failures")) == ([], [], {})
     assert one.pop("objectWarnings") == []
     assert one.pop("probe")["kind"] == "tcp"
-    assert (one.pop("route"), one.pop("tls")) == (None, False)
+    assert (one.pop("route"), one.pop("interceptor"), one.pop("tls")) == (None, None, False)
     assert (one.pop("wakeRules"), one.pop("authorization")) == (None, None)
     assert one.pop("keptAwakeBy") == []
     assert (one.pop("queueOrder"), one.pop("whileWaiting")) == (None, None)

@@ -66,7 +66,7 @@ def test_a_scaled_object_with_all_fields() -> None:
     )
     headers = (HeaderRule(b"x-beta"), HeaderRule(b"x-v", b"1"))
     hosts = ("shop.example.com", "*.example.org")
-    assert found.rules == (RouteRule(hosts, ("/api/", "/v2"), headers),)
+    assert found.rules == (RouteRule(hosts, ("api", "v2"), headers),)
     assert found.fallback == Target("spare", 0, "web")
     assert found.timeouts == Timeouts(7, None, 90)
     assert (found.rate, found.concurrency) == (RequestRate(9, 120, 0.5), None)
@@ -120,14 +120,14 @@ def test_a_route_with_all_fields() -> None:
             timeouts={"readiness": "0s", "request": "5s", "responseHeader": "1s"},
         )
     )
-    assert found.rules == (RouteRule(("a.com",), ("/x",)), RouteRule())
+    assert found.rules == (RouteRule(("a.com",), ("x",)), RouteRule())
     assert (found.concurrency, found.rate) == (2, RequestRate(3, 60, 1))
     assert found.fallback == Target("spare", 8080, "")
     assert found.placeholder == Static(StaticResponse(503, b"\r\nX-A: b", b"soon"))
     assert (found.max_pending, found.overflow) == (4, True)
     assert found.timeouts == Timeouts(0, 5, 1)
     files = Static(StaticResponse(418, files=None, by_path=True), "files")
-    assert found.static_entries == (StaticEntry((RouteRule((), ("/robots.txt",)),), files, True),)
+    assert found.static_entries == (StaticEntry((RouteRule((), ("robots.txt",)),), files, True),)
     assert found.config_maps == {"files"}
 
 

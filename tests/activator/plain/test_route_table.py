@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cmp_to_key
+from random import Random
 from time import perf_counter
 from urllib.parse import unquote
 
@@ -219,6 +220,49 @@ def test_a_key_is_shown_as_people_write_it() -> None:
 )
 def test_names_of_other_services_are_found(host: str, is_other: bool) -> None:
     assert names_of_others([host], "ns/shop", "cluster.local") == [host] * is_other
+
+
+# -- ports ---------------------------------------------------------------------------------------
+
+PORT = RouteRule(("10000",))
+ELDER, YOUNGER = RouteClaim("2026-01", "shop/old"), RouteClaim("2026-02", "shop/young")
+
+
+def test_the_older_slice_has_the_port() -> None:
+    ports: RouteTable[str] = RouteTable()
+    ports.put(YOUNGER, [PORT], "young")
+    assert ports.winner(RouteKey("10000")) == "young"
+    ports.put(ELDER, [PORT], "old")
+    assert (ports.winner(RouteKey("10000")), set(ports.claimants(RouteKey("10000")))) == (
+        "old",
+        {"young", "old"},
+    )
+    assert (ports.conflicts(ELDER), ports.conflicts(YOUNGER)) == (
+        {},
+        {RouteKey("10000"): "shop/old"},
+    )
+    ports.put(ELDER, [RouteRule(("10001",))], "old")
+    assert (ports.winner(RouteKey("10000")), ports.winner(RouteKey("10001"))) == ("young", "old")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_port_has_one_service_whatever_happens(seed: int) -> None:
+    chance = Random(seed)
+    ports: RouteTable[str] = RouteTable()
+    claims: dict[str, tuple[RouteClaim, str]] = {}
+    for _ in range(100):
+        name, port = chance.choice("abcd"), chance.choice("012")
+        if name in claims:
+            ports.remove(claims[name][0])
+        claims[name] = RouteClaim(chance.choice("12"), name), port
+        if port != "0":
+            ports.put(claims[name][0], [RouteRule((port,))], name)
+        for port in "12":
+            rivals = [claim for claim, claimed in claims.values() if claimed == port]
+            assert ports.winner(RouteKey(port)) == (min(rivals).name if rivals else None)
+    for claim, _ in claims.values():
+        ports.remove(claim)
+    assert not any(vars(ports).values())  # nothing is left
 
 
 # -- against a plain search ------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from h11._state import MIGHT_SWITCH_PROTOCOL
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
-from activator.plain.hosts import HostClaims
+from activator.plain.route_table import RouteTable
 from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
@@ -44,6 +44,7 @@ from throttler.model import (
     ServiceRoute,
 )
 from throttler.pod import PodTracker
+from throttler.request_policies import RouteRule
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -620,8 +621,9 @@ class World:
         self._started = loop.time()
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
-        hosts = HostClaims[RevisionID]()
-        self.driver = Driver(throttler, self._load, clock=loop.time, hosts=hosts, knative=knative)
+        unknown = RevisionKind.REVISION if knative else RevisionKind.SERVICE
+        table = RouteTable[RevisionID]()
+        self.driver = Driver(throttler, self._load, clock=loop.time, table=table, unknown=unknown)
         self.driver.prober = self.prober = _Prober(self)
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)
@@ -724,7 +726,8 @@ class World:
         self.driver.set_revision(
             Revision(service, protocol=protocol, behind_queue_proxy=False, **spec)
         )
-        self.driver.set_route(service, ServiceRoute("2026-01-01", tuple(hosts)))
+        rules = (RouteRule(names),) if (names := tuple(hosts)) else ()
+        self.driver.set_route(service, ServiceRoute("2026-01-01", rules))
         self.driver.set_endpoints(service, {protocol: listed})
         return self.driver.throttler.find(*service)
 
