@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from activator.keda.metrics import with_scaler_variables
 from activator.settings import values
 from activator.settings.setting import (
     ACTIVATORS,
@@ -36,6 +37,7 @@ COMMAND: Final = "scale"
 LISTENERS: Final = "Listeners of the scaler"
 IDENTITY: Final = "Identity of the scaler"
 TAKEOVER: Final = "Takeover"
+ADD_ON: Final = "KEDA HTTP add-on"
 LOGGING: Final = "Logs of the scaler"
 
 _PORTS: Final = ("stat_port", "grpc_port", "external_metrics_port", "metrics_port", "admin_port")
@@ -198,6 +200,31 @@ class ScaleSettings:
         "Room for 1,000 Services, below the ports that the kernel gives to connections.",
     )
 
+    dialect: tuple[str, ...] = _setting(
+        values.choices("services", "keda"), "ACTIVATOR_DIALECT", ADD_ON, "services",
+        "Objects that describe the applications: services reads annotated Services, keda reads the "
+        "HTTPScaledObjects and InterceptorRoutes of the KEDA HTTP add-on. With keda alone, the "
+        "scaler writes nothing and needs no Lease.",
+        "A cluster without the add-on has none of its objects.",
+    )
+    interceptors: tuple[str, str] | None = _setting(
+        values.optional(values.SERVICE, "that none is polled"), "ACTIVATOR_INTERCEPTORS", ADD_ON,
+        "",
+        "The admin Service of the interceptors. The scaler polls each that does not report over "
+        "the port for activators.",
+        "Activators report by themselves.",
+    )
+    interceptors_port: int = _setting(
+        values.PORT, "ACTIVATOR_INTERCEPTORS_PORT", ADD_ON, "9090",
+        "Admin port of the interceptors.",
+        "The port in the manifests of the add-on.",
+    )
+    queue_interval: float = _setting(
+        values.duration(), "ACTIVATOR_QUEUE_INTERVAL", ADD_ON, "500ms",
+        "Time between two polls of an interceptor.",
+        "The time of the add-on's scaler.",
+    )
+
     log_format: str = _setting(
         values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
         "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
@@ -233,7 +260,7 @@ def load(
     Raises:
         ConfigError: lists all wrong and all missing settings, or two equal ports.
     """
-    sources = Sources(COMMAND, flags, environ, resolv_conf)
+    sources = Sources(COMMAND, flags, with_scaler_variables(environ), resolv_conf)
     return ScaleSettings(**find_all(SETTINGS, sources, _contradictions))
 
 

@@ -271,6 +271,11 @@ class Loads:
         """How many activators are connected."""
         return len(self._connections)
 
+    @property
+    def lost(self) -> Mapping[str, float]:
+        """When connections were lost, by the name of the activator; old losses may be missing."""
+        return self._lost
+
     def reporting(self) -> list[ReportingActivator]:
         """Return the connected activators, then the lost ones; each sorted by name."""
         lost = [ReportingActivator(name, "", None, None, at) for name, at in self._lost.items()]

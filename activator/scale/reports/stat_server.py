@@ -25,6 +25,7 @@ from activator.autoscaler.token import bearers
 from activator.autoscaler.wire import decoding
 from activator.knative.words import KUBELET_AGENT
 from activator.scale.reports.load import Loads, Report, ServiceName
+from throttler.model import RevisionKind
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class StatServer:
             with 503, and connect again.
         on_busy: called with the Services of a report that have requests.
         token_file: an activator must send one of its tokens; empty for none.
+        on_routes: called with the name of an activator's pod, and its reports of route objects.
 
     Attributes:
         garbled: frames that cannot be decoded as reports.
@@ -67,7 +69,9 @@ class StatServer:
         is_leader: Callable[[], bool],
         on_busy: Callable[[list[ServiceName]], None],
         token_file: str = "",
+        on_routes: Callable[[str, list[Report]], None] = lambda pod, reports: None,
     ) -> None:
+        self._on_routes = on_routes
         self._loads = loads
         self._clock = clock
         self._is_leader = is_leader
@@ -169,17 +173,16 @@ class StatServer:
             return
         pod = min(pods, default="")
         for stats in steps or [[]]:
-            reports = [
-                Report(
-                    ServiceName(*stat.revision_id[:2]),
-                    _amount(stat.concurrency),
-                    stat.request_count,
-                )
-                for stat in stats
-            ]
-            busy = self._loads.record(number, pod, reports, self._clock())
+            services: list[Report] = []
+            routes: list[Report] = []
+            for (namespace, name, kind), concurrency, requests in stats:
+                report = Report(ServiceName(namespace, name), _amount(concurrency), requests)
+                (routes if kind is RevisionKind.HTTP_ROUTE else services).append(report)
+            busy = self._loads.record(number, pod, services, self._clock())
             if busy:
                 self._on_busy(busy)
+            if routes:
+                self._on_routes(pod, routes)
             if len(steps) > 1:
                 await asyncio.sleep(0)
 
