@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from activator.keda.metrics import SCALER_PORT
 from activator.pages import LIST, SCALER, pages
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
@@ -542,6 +543,22 @@ def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
         raise click.UsageError(str(error)) from None
 
 
+#: Options of the KEDA HTTP add-on's scaler that have a meaning here.
+_OF_SCALER: Final = {"zap-log-level": "--log-level", "zap-encoder": "--log-format"}
+
+
+def _words(args: Sequence[str]) -> Sequence[str]:
+    """Return the words of the command line; the add-on's scaler has options and no command."""
+    if not os.environ.get(SCALER_PORT) or not all(word.startswith("-") for word in args):
+        return args
+    found = ["scale"]
+    for name, _, value in (word.lstrip("-").partition("=") for word in args):
+        if name in _OF_SCALER:
+            word = "debug" if value.isdigit() else {"panic": "error"}.get(value, value)
+            found.append(f"{_OF_SCALER[name]}={word}")
+    return found
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; the console script calls this function.
 
@@ -552,7 +569,11 @@ def main(args: Sequence[str] | None = None) -> int:
         The exit status; the caller must end the process with it.
     """
     try:
-        ended = cli.main(args, prog_name="activator", standalone_mode=False)
+        ended = cli.main(
+            _words(sys.argv[1:] if args is None else args),
+            prog_name="activator",
+            standalone_mode=False,
+        )
     except click.ClickException as error:
         error.show()
         return error.exit_code

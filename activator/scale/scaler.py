@@ -233,7 +233,10 @@ class ScalerProcess:
         if self.candidate.leads:
             # The records of the Services are no garbage either, see _begin.
             gc.freeze()
-            logger.info("deciding about %d Services", len(list(self.engine)))
+            if "services" in self.settings.dialect:
+                logger.info("deciding about %d Services", len(list(self.engine)))
+            else:
+                logger.info("reading route objects for KEDA, without a Lease")
 
     def _on_routes(self, activator: str, reports: list[Report]) -> None:
         if self.routes is not None:
