@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,11 @@ async def test_only_the_image_of_the_add_ons_scaler_is_exchanged(
                     assert await values(keda, ROUTE_TRIGGER) == [("http_web_concurrency", 0, 3)]
                 stream.cancel()
             assert (await scaler.get("/readyz", listener="admin"))[0] == 200
+            [polled] = json.loads((await scaler.get("/api/v1/scaler", listener="admin"))[1])[
+                "interceptors"
+            ]
+            assert 0 <= polled.pop("lastResponseSeconds") < 30
+            assert polled == {"address": "127.0.0.1", "error": "", "objects": 1}
             warnings = [str(each["message"]) for each in scaler.lines if each["severity"] != "INFO"]
             # Its role permits each request, apart from the list of routes.
             assert {each.verb for each in kube.plane.calls} == {"create", "list", "watch"}
