@@ -22,8 +22,7 @@ from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, Revisio
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
 from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, RequestPolicies, WaitMode
-from throttler.revision import RevisionThrottler
-from throttler.statistics import Statistics
+from throttler.revision import RevisionThrottler, Statistics
 
 if TYPE_CHECKING:
     from activator.runtime import AutoscalerLink, Driver

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from activator.discovery.dialect import Scope
+from activator.discovery.dialect import Scope, log_rejection
 from activator.discovery.endpoints import EndpointsSource, IpFamily
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
-from activator.discovery.object_warnings import log_rejection
+from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
 from activator.knative.system_objects import SystemObjects
-from activator.plain.allotments import OwnListener, OwnListeners
+from activator.plain.slices import OwnListener, OwnListeners
 from activator.settings.config import Settings
 
 

@@ -34,7 +34,7 @@ from throttler.reason import Reason
 
 pytestmark = on_uvloop  # inotify reports files in real time
 
-REVISION, SERVICE = RevisionKind
+REVISION, SERVICE = RevisionKind.REVISION, RevisionKind.SERVICE
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ async def test_a_cluster_without_knative_serves_services(tmp_path: Path, dialect
         runtime = Runtime(load("run", {**flags, **off}, environ))
         async with asyncio.timeout(PATIENCE), runtime.lifespan():
             throttler = runtime.driver.throttler.find("shop", "hello", SERVICE)
-            assert [pod.address for pod in throttler.pods()] == ["127.0.0.1:8080"]
+            assert [pod.address for pod in throttler.backends.pods.values()] == ["127.0.0.1:8080"]
 
 
 async def test_beside_knative_its_network_configmap_is_required(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_revisions_and_pods_of_the_folder_are_known_before_anything_listen
     runtime = Runtime(settings(tmp_path))
     async with runtime.lifespan():
         throttler = runtime.driver.throttler.find("default", "hello")
-        assert [pod.state for pod in throttler.pods()] == [PodState.PROBING]
+        assert [pod.state for pod in throttler.backends.pods.values()] == [PodState.PROBING]
         assert runtime.ready() == ""
         assert b"kn_revision" in b"".join(runtime.metrics())
     assert len(runtime.tasks) == 0

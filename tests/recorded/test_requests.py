@@ -11,8 +11,7 @@ import pytest
 from activator.discovery import wire
 from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Scope
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
+from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.kubernetes import KubernetesWatch
 from activator.lab.control_plane.api import BUILT_IN, REVISIONS, SCALED_OBJECTS, SERVICES
 from activator.lab.control_plane.plane import PlaneServer

@@ -20,7 +20,7 @@ from activator.scale.http_server import AddressError, address, listen
 from activator.scale.keda.polling import QueuePoller
 from activator.scale.keda.routes import Routes
 from activator.scale.part import PartContext
-from activator.tls.files import TlsFileError, tls_files
+from activator.tls.certificates import TlsFileError, tls_files
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.routes import Routes, TriggerError
 from activator.scale.reports.load import ServiceName
-from activator.tls.files import TlsFileError, TlsFiles
+from activator.tls.certificates import TlsFileError, TlsFiles
 
 logger = logging.getLogger(__name__)
 

@@ -14,17 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
-from activator.discovery.dialect import Scope
-from activator.discovery.inventory import Inventory
+from activator.discovery.dialect import Rejection, Scope
+from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.keda_kinds import KedaDialect
-from activator.discovery.kinds import DIALECTS
-from activator.discovery.object_warnings import Rejection
 from activator.driver import Driver
 from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import identify
-from activator.plain.allotments import OwnListener, OwnListeners
 from activator.plain.route_table import RouteTable
+from activator.plain.slices import OwnListener, OwnListeners
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
@@ -114,7 +112,7 @@ class World:
         return requests.interceptor
 
     def pods(self, id_: RevisionID = WEB) -> list[str]:
-        return sorted(pod.address for pod in self.throttler(id_).pods())
+        return sorted(pod.address for pod in self.throttler(id_).backends.pods.values())
 
     def find(self, host: str, path: str = "/", **fields: str) -> str:
         """Return the name of the revision that a request names; empty for none."""
@@ -145,7 +143,7 @@ class Owner:
 
 
 def pass_probes(world: World) -> None:
-    for pod in list(world.throttler().pods()):
+    for pod in list(world.throttler().backends.pods.values()):
         world.driver.probe_passed(pod, pod.epoch)
 
 

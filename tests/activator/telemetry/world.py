@@ -130,7 +130,7 @@ class World(ANY):
             *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
         )
         self.driver.set_endpoints(throttler.revision.id, {AppProtocol.HTTP1: endpoints})
-        known = {pod.address: pod for pod in throttler.pods()}
+        known = {pod.address: pod for pod in throttler.backends.pods.values()}
         return [known[address] for address in (*ready, *not_ready)]
 
     def healthy(self, throttler: RevisionThrottler, *addresses: str) -> list[PodTracker]:
