@@ -120,6 +120,7 @@ class Runtime:
         self.reporter = StatReporter(
             (self.history, *sinks),
             clock=clock,
+            revisions=lambda: [each.revision for each in self.driver.throttler if not each.deleted],
             kept=lambda revision: self.driver.throttler.kept(revision),
         )
         self.driver = self._make_driver()
@@ -186,7 +187,7 @@ class Runtime:
             PAGES, pages_reader(Template), {}, self._set_pages
         )
         level, name = settings.log_level, settings.config_observability_name
-        observability = observability_reader(compiled)
+        read = observability_reader(compiled)
         return ClusterConfig(
             Followed(
                 settings.config_logging_name,
@@ -194,7 +195,7 @@ class Runtime:
                 LoggingConfig(),
                 LogChanges(level).apply,
             ),
-            Followed(name, observability, ObservabilityConfig(), self._set_observability),
+            Followed(name, read, self.observers.initial, self._set_observability),
             self._set_network,
             (templates,),
         )
@@ -311,6 +312,7 @@ class Runtime:
         # requests can reach the pod over TLS.
         self.prober.hold()
         self.observers.loop_lag.start()
+        self._set_observability(self.observers.initial)
         try:
             source = await self._start_discovery()
             self._freeze_config(source)
