@@ -19,6 +19,7 @@ from activator.servers import Servers
 from activator.settings.config import load
 from activator.tls.files import TlsFileError
 from tests.activator.keda.objects import scaled
+from tests.activator.proxy.world import until
 from tests.activator.tls.test_store import write
 from tests.conftest import on_uvloop
 
@@ -48,14 +49,6 @@ def put(folder: Path, *objects: Any) -> None:
         (folder / f"{number}.new").replace(folder / f"{number}.json")
 
 
-async def until_counted(client: httpx.AsyncClient, url: str, wanted: dict[str, Any]) -> None:
-    for _ in range(1000):
-        if (found := (await client.get(url)).json()) == wanted:
-            return
-        await asyncio.sleep(0.01)
-    assert found == wanted
-
-
 async def test_the_admin_port_responds_as_the_interceptors(tmp_path: Path) -> None:
     put(tmp_path, scaled("web", "web.example"))
     servers = servers_of(tmp_path)
@@ -71,7 +64,8 @@ async def test_the_admin_port_responds_as_the_interceptors(tmp_path: Path) -> No
         request = client.get(f"http://{at['http']}/", headers={"host": "web.example"}, timeout=99)
         waits = asyncio.ensure_future(request)
         one = {key: {"Concurrency": 1, "RequestCount": 1, "RPS": 0}}
-        await until_counted(client, f"{admin}/queue", one)
+        await until(lambda: servers.runtime.driver.throttler.total.depth == 1)
+        assert (await client.get(f"{admin}/queue")).json() == one
 
         servers.runtime.begin_drain("received SIGTERM from kubelet")
         draining = await client.get(f"{admin}/readyz")
