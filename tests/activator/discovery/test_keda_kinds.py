@@ -312,6 +312,18 @@ def test_a_hidden_object_may_go_unnoticed(world: World) -> None:
     assert world.find("new.com") == "web"
 
 
+def test_of_two_objects_with_one_route_the_older_has_it_and_the_other_its_other_rules(
+    world: World,
+) -> None:
+    """Of two equally old ones the last by name, as in the add-on."""
+    world.apply(scaled("aa", "a.com", "b.com"), scaled("ab", "a.com", "c.com"))
+    assert [world.find(host) for host in ("a.com", "b.com", "c.com")] == ["ab", "aa", "ab"]
+    owners = world.driver.entries.owners_of(WEB._replace(name="aa"))
+    assert {str(key): owner.name for key, owner in owners.items()} == {"a.com": "ab", "b.com": "aa"}
+    world.apply(named(scaled("aa"), "aa", creationTimestamp="2025-12-01T00:00:00Z"))
+    assert world.find("a.com") == "aa"
+
+
 def test_with_annotated_services_the_older_object_has_a_rule() -> None:
     world = World(Scope(services=True), "services", "keda")
     world.apply(service({"hosts": "a.com,b.com"}), route("web", "a.com", "c.com"))
