@@ -24,6 +24,7 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain.route_table import RouteTable
 from activator.plain.slices import OwnListener, OwnListeners
+from activator.plain.workloads import Index
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
@@ -506,6 +507,8 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
         dialect.publish_next()
     kept = [value for value in vars(dialect).values() if isinstance(value, dict)]
     assert kept == [{}] * 5
+    [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]
+    assert not any(users.get(key) for key, _, _ in parsed)
     assert list(dialect.warnings()) == []
 
 
