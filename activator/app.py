@@ -14,7 +14,7 @@ import logging
 import resource
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from activator.records.narration import EventKind
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import Settings
-from activator.tls.files import TlsFileError
+from activator.tls.certificates import TlsFileError
 from throttler.model import RevisionID
 
 if TYPE_CHECKING:
@@ -156,11 +156,7 @@ async def _played(
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await _unless(stop.forced, _result(task))
-
-
-async def _result(task: asyncio.Task[None]) -> None:
-    await task
+            await _unless(stop.forced, task)
 
 
 def _report_queue(
@@ -173,7 +169,7 @@ def _report_queue(
 def phases_of(runtime: Runtime) -> str:
     """Return the phases of a shutdown with their durations, and the number of open requests."""
     settings, throttler = runtime.settings, runtime.driver.throttler
-    queued, in_flight = throttler.total.depth, sum(each.in_flight for each in throttler)
+    queued, in_flight = throttler.total.depth, sum(each.slots.in_flight for each in throttler)
     duck = f"serving on for {settings.lame_duck:g} s (lame duck), then " * bool(settings.lame_duck)
     most = f"draining for at most {settings.drain_timeout:g} s"
     counts = f"{_counted(queued, 'request')} queued"
@@ -224,7 +220,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+async def _unless(event: asyncio.Event, work: Awaitable[object]) -> bool:
     """Do the work, but cancel it when the event is set; return whether the work finished."""
     task = asyncio.ensure_future(work)
     waiter = asyncio.ensure_future(event.wait())

@@ -52,7 +52,7 @@ class Prober(Protocol):
     def probe(self, pod: PodTracker) -> None:
         """Probe this pod now, and from then on as often as its state requires."""
 
-    def hurry(self, revision: RevisionThrottler) -> None:
+    def hurry(self, throttler: RevisionThrottler) -> None:
         """Probe the unhealthy pods of a revision with queued requests now, and often."""
 
     def forget(self, pod: PodTracker) -> None:
@@ -301,7 +301,7 @@ class Driver:
             changes = self.throttler.set_revision(revision, self.clock())
         self.carry_out(changes)
         if not revision.behind_queue_proxy:
-            self.pools.follow(self.throttler.find(*revision.id).pods())
+            self.pools.follow(self.throttler.find(*revision.id).backends.pods.values())
 
     def delete_revision(self, revision: RevisionID) -> None:
         """Remove a deleted Revision and its records; a route object only after some seconds.
@@ -417,7 +417,7 @@ class Driver:
 
     def _arm(self) -> None:
         """Call ``_wake`` when the throttler next needs it; keep a timer that is earlier."""
-        when = self.throttler.next_due()
+        when = self.throttler.deadlines.next_due()
         if when is None or when >= self._timer_at:
             return
         if self._timer is not None:

@@ -37,9 +37,10 @@ from activator.knative.words import CERTIFICATE_SECRET
 from activator.plain.route_table import RouteTable as RouteTable
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.placement import ClientAddresses
+from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
@@ -53,8 +54,8 @@ from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
-from throttler import silence
 from throttler.model import RevisionKind
+from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
@@ -117,13 +118,14 @@ class Runtime:
         self.links = Links(settings.autoscaler_url, settings.scaler_url, settings.stat_token_file)
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         self.history = History(clock)
+        throttler = self._make_throttler()
         self.reporter = StatReporter(
             (self.history, *sinks),
             clock=clock,
-            revisions=lambda: [each.revision for each in self.driver.throttler if not each.deleted],
-            kept=lambda revision: self.driver.throttler.kept(revision),
+            revisions=lambda: [each.revision for each in throttler if not each.deleted],
+            kept=throttler.kept,
         )
-        self.driver = self._make_driver()
+        self.driver = self._make_driver(throttler)
         self.history.known = self.driver.entries.known
         self.pools = self._make_pools()
         self.prober = PodProber(
@@ -160,7 +162,7 @@ class Runtime:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _make_driver(self) -> Driver:
+    def _make_throttler(self) -> Throttler:
         settings = self.settings
         limits = Limits(
             queue_depth=settings.queue_depth,
@@ -170,7 +172,10 @@ class Runtime:
             shed_early=settings.shed_early,
         )
         own = settings.pod_ip, settings.borrow, settings.http_port
-        throttler = Throttler(limits, random.random, *own)
+        return Throttler(limits, random.random, *own)
+
+    def _make_driver(self, throttler: Throttler) -> Driver:
+        settings = self.settings
         return Driver(
             throttler,
             self.reporter.loads.load,
@@ -224,20 +229,23 @@ class Runtime:
 
     def _make_proxy(self) -> Proxy:
         settings = self.settings
-        return Proxy(
+        services = ProxyServices(
             self.driver,
             self.pools,
-            request_limits=RequestLimits(
-                settings.max_header_bytes, settings.max_headers, settings.max_target_bytes
-            ),
             hold_bytes=settings.hold_bytes,
-            header_timeout=settings.header_timeout,
-            unfinished_header_bytes=settings.unfinished_header_bytes,
             idle_from_arrival=settings.idle_from_arrival,
-            unhealthy=self.ready,
             server_timing=settings.server_timing,
             cold_start_header=settings.cold_start_header,
             clients=ClientAddresses(settings.trusted_proxies),
+        )
+        return Proxy(
+            services,
+            request_limits=RequestLimits(
+                settings.max_header_bytes, settings.max_headers, settings.max_target_bytes
+            ),
+            header_timeout=settings.header_timeout,
+            unfinished_header_bytes=settings.unfinished_header_bytes,
+            unhealthy=self.ready,
         )
 
     def _on_stats_sent(self, stats: list[Stat]) -> Callable[[], None]:
@@ -385,7 +393,7 @@ class Runtime:
     async def _look_for_silence(self) -> None:
         while True:
             await self.reporter.busy()  # a pod without requests cannot be silent
-            await asyncio.sleep(silence.SCAN_PERIOD)
+            await asyncio.sleep(SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:

@@ -23,20 +23,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
+from activator.proxy.client.connection import Admission, ClientPort
 from activator.proxy.client.listener import (
     GatedServer,
     PausingListener,
+    ServicePorts,
     data_server,
     listen,
     service_listener,
 )
-from activator.proxy.client.service_ports import ServicePorts
-from activator.proxy.exchange.lookup import Admission, ClientPort
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
-from activator.tls.certificates import ServerTls
-from activator.tls.files import metrics_tls
+from activator.tls.certificates import ServerTls, metrics_tls
 from activator.tls.store import store_tls
 
 logger = logging.getLogger(__name__)

@@ -139,7 +139,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "loads its backend at start, not during the first request",
     ),
     "asyncinotify": (
-        frozenset({"activator/discovery/listener.py"}),
+        frozenset({"activator/discovery/manifests.py"}),
         "only Linux has inotify; on other systems the activator polls the folder",
     ),
     "certifi": (

@@ -19,9 +19,9 @@ from throttler.ticket import FAILED, NEUTRAL, Outcome, Ticket
 # A window of responses has a median. A median above the usual time shows that the pod has more
 # requests than it can process. Then the limit falls by the ratio of the two. Otherwise the limit
 # rises while it is reached. It begins low, because the usual time is that of the first responses:
-# a pod that is overloaded from the start would look usual. Knows no pods and no queue. Sources:
-# Gradient2Limit of Netflix's concurrency-limits; Envoy's adaptive concurrency filter. Both reject
-# requests beyond the limit; here they wait.
+# a pod that is overloaded from the start would look usual. Sources: Gradient2Limit of Netflix's
+# concurrency-limits; Envoy's adaptive concurrency filter. Both reject requests beyond the limit;
+# here they wait.
 
 #: Least seconds, and least responses, of one window.
 WINDOW = 0.1

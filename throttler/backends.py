@@ -8,20 +8,23 @@ argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from operator import attrgetter
 from typing import Final
 
-from throttler.capacity import SLOW_START_STEP
+from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
 from throttler.model import (
     PROOF_LASTS,
     Endpoint,
     ListedEndpoints,
+    ProbeSpec,
     Reach,
+    ReadinessRule,
     RevisionConfig,
+    Taken,
     looks_like_mesh,
 )
-from throttler.owners import Taken
 from throttler.pod import PodEvent, PodState, PodTracker
 from throttler.ticket import Changes
 
@@ -31,8 +34,8 @@ _HEALTHY: Final = PodState.HEALTHY
 #
 # Uses responses to requests; throttler.pod covers connections and probes. These responses can
 # show a failure that probes miss. If queue-proxy cannot run the readiness probe itself, it passes
-# a probe although its application is gone. Knows no requests and no clock. Knative has no
-# counterpart; Envoy's outlier detection with a panic threshold is similar.
+# a probe although its application is gone. Knative has no counterpart; Envoy's outlier detection
+# with a panic threshold is similar.
 
 #: Consecutive errors of one pod that eject it: 502, 503, or an incomplete response head. Envoy's
 #: default. An application with occasional errors stays usable.
@@ -166,9 +169,9 @@ class Outliers:
 #
 # A mesh, or kube-proxy, chooses the pod behind it. It has a tracker like a pod's, with the same
 # states and its own probe, while no pod is reachable. Each change of the pods repeats the
-# decision, so requests return to pods as soon as one is reachable. Knows no queue. Knative's
-# counterpart: clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go,
-# which never return to pods.
+# decision, so requests return to pods as soon as one is reachable. Knative's counterpart:
+# clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go, which never
+# return to pods.
 
 #: The uid of its endpoint, so that a pod at the same address is another endpoint.
 SERVICE_UID: Final = "ClusterIP"
@@ -276,6 +279,76 @@ class ServiceBackend:
             changes.gone.append(tracker)
 
 
+# The activator that gets the requests of this one, while it has no pod of its own.
+#
+# With fewer pods than activators, each pod belongs to one activator, which alone counts its
+# requests. So a limit per pod holds without messages between activators. The others send their
+# requests to the owner, as to a pod without limit. A request goes from a later address to an
+# earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
+# the limit itself. Knative has no counterpart: there several activators send to one pod.
+
+#: The uid of its endpoint. Log lines name the backend by it.
+PEER_UID: Final = "activator"
+
+
+class PeerBackend:
+    """Another activator as the backend of a revision.
+
+    Attributes:
+        tracker: its record while this activator has no pod of its own; else None.
+    """
+
+    __slots__ = ("_config", "tracker")
+
+    def __init__(self, config: RevisionConfig) -> None:
+        self._config = config
+        self.tracker: PodTracker | None = None
+
+    def choose(
+        self, pods: list[PodTracker], share: ActivatorShare, changes: Changes, now: float
+    ) -> list[PodTracker]:
+        """Return the backends that get requests: the pods, or only the activator that has them.
+
+        Arguments:
+            pods: the usable pods, sorted by address.
+            share: the position of this activator among the activators.
+        """
+        address = self._owner(pods, share)
+        tracker = self.tracker
+        if tracker is not None and tracker.address != address:
+            tracker.apply(PodEvent.DELISTED, now)
+            if not tracker.in_flight:
+                tracker.apply(PodEvent.IDLE, now)
+                changes.gone.append(tracker)
+            self.tracker = tracker = None
+        if address and tracker is None:
+            # An activator that its Service lists as ready listens. It speaks no TLS there, and the
+            # probe of the pods is not its own.
+            revision = replace(
+                self._config.revision,
+                container_concurrency=0,
+                readiness=ReadinessRule.PROBE,
+                probe=ProbeSpec(),
+                tls=False,
+            )
+            config = RevisionConfig(revision, self._config.reach)
+            tracker = self.tracker = PodTracker(
+                config, Endpoint(address, PEER_UID), True, now, True
+            )
+            tracker.apply(PodEvent.PROBE_PASSED, now)
+        if tracker is None or tracker.state is not PodState.HEALTHY:
+            return pods
+        tracker.limit = MAX_CAPACITY
+        return [tracker]
+
+    def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
+        """Return the address of the activator that has a pod for this one; empty for none."""
+        revision = self._config.revision
+        if revision.behind_queue_proxy or not revision.container_concurrency:
+            return ""
+        return share.addresses[share.index % len(pods)] if 0 < len(pods) <= share.index else ""
+
+
 #: By address, then by uid, since two pods may share an address for a while. So all activators
 #: agree.
 by_endpoint = attrgetter("endpoint")
@@ -300,17 +373,6 @@ class Backends:
             people.
     """
 
-    __slots__ = (
-        "_config",
-        "listed",
-        "misnamed",
-        "outliers",
-        "pods",
-        "recovering",
-        "service",
-        "taken",
-    )
-
     def __init__(self, config: RevisionConfig) -> None:
         self._config = config
         self.pods: dict[Endpoint, PodTracker] = {}
@@ -333,16 +395,12 @@ class Backends:
         service = self.service.review(self.pods.values(), bool(pods), changes, now)
         used = pods if service is None else [service]
         self.listed = any(p.state is not PodState.DRAINING for p in self.pods.values())
-        self.recovering = (
-            all(p.ejection.half_open for p in used) if used else self._any_may_recover()
-        )
+        if used:
+            self.recovering = all(p.ejection.half_open for p in used)
+        else:
+            known = filter(None, (self.service.tracker, *self.pods.values()))
+            self.recovering = any(p.was_used and p.state is PodState.PROBING for p in known)
         return used
-
-    def _any_may_recover(self) -> bool:
-        service = self.service.tracker
-        return (service is not None and _may_recover(service)) or any(
-            map(_may_recover, self.pods.values())
-        )
 
     def _usable(self, pod: PodTracker) -> bool:
         suffices = pod.ready or self._config.revision.probe_suffices
@@ -613,10 +671,6 @@ class Backends:
         pod.apply(event, now)
         self.outliers.clear(pod)
         return was_healthy
-
-
-def _may_recover(pod: PodTracker) -> bool:
-    return pod.was_used and pod.state is PodState.PROBING
 
 
 def _record_failure(pod: PodTracker, error: str, now: float) -> None:

@@ -18,8 +18,7 @@ from throttler.lb_policy import (
     RoundRobin,
 )
 from throttler.model import AdaptiveMode, HashKey, KeyKind, Revision
-from throttler.rendezvous import Rendezvous
-from throttler.sticky import Sticky
+from throttler.rendezvous import Rendezvous, Sticky
 
 #: Up to this containerConcurrency, requests fill one pod before the next (Knative: 3).
 FIRST_AVAILABLE_UP_TO: Final = 3

@@ -84,16 +84,6 @@ class Forecast:
         successes: how often a pod became usable while none was.
     """
 
-    __slots__ = (
-        "_dispatched",
-        "_emptied_at",
-        "_round_began",
-        "_start_began",
-        "starts",
-        "successes",
-        "turnovers",
-    )
-
     def __init__(self) -> None:
         self.starts = RecentMedian(STARTS)
         self.turnovers = RecentMedian(TURNOVERS)

@@ -143,7 +143,7 @@ class RandomChoice2(Policy):
 #
 # Free pods are in groups, one for each number of requests in flight; a heap has these numbers. A
 # request moves a pod from one group to the next. That costs the same for 1 pod as for 10,000,
-# except for the heap, whose length is the number of different loads. Knative has no counterpart.
+# except for the heap, whose length is the number of different loads.
 
 
 @final
@@ -215,8 +215,8 @@ class LeastLoaded(Policy):
 #
 # The cost of a pod is its peak EWMA of the time to the first byte, times its requests in flight
 # and the new one. A slow response raises the average at once; faster ones lower it over seconds.
-# So a pod that begins to stall loses its traffic with the first slow response. Knative has no
-# counterpart. Sources: Finagle, "Peak EWMA" (aperture load balancers); Linkerd's balancer.
+# So a pod that begins to stall loses its traffic with the first slow response. Sources: Finagle,
+# "Peak EWMA" (aperture load balancers); Linkerd's balancer.
 
 #: Seconds in which an average loses 63 % of a difference (Finagle: 10).
 DECAY: Final = 10.0

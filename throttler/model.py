@@ -354,9 +354,17 @@ class ListedEndpoints:
     not_ready: frozenset[Endpoint] = field(default_factory=frozenset)
     terminating: frozenset[Endpoint] = field(default_factory=frozenset)
 
-    def __len__(self) -> int:
-        """Return the number of endpoints."""
-        return len(self.ready) + len(self.not_ready) + len(self.terminating)
+
+class Taken(NamedTuple):
+    """The new owner of an address that moved.
+
+    Attributes:
+        by: the revision that owns the address; ready: whether the former owner's object lists it as
+            ready.
+    """
+
+    by: RevisionID
+    ready: bool
 
 
 class ServiceRoute(NamedTuple):
@@ -386,7 +394,7 @@ class ServiceRoute(NamedTuple):
 # Where the requests of a revision may go: to its pods, or to the ClusterIP of its Service.
 #
 # A table over two settings of the network ConfigMap, and the probe responses that a mesh may
-# cause. Pure. Knative's counterpart: meshMode and usePassthroughLb in
+# cause. Knative's counterpart: meshMode and usePassthroughLb in
 # pkg/activator/net/revision_backends.go, where *enabled* with addressable pods reaches nothing.
 
 #: Seconds of failed probes after which a pod no longer proves that pods can be reached. By default

@@ -24,7 +24,7 @@ from throttler.model import Endpoint, ReadinessRule, RevisionConfig, RevisionID
 #
 # Usually the given number itself is in the set, which one list shows. Otherwise the bits of words
 # find the next one, with a summary that has one bit for each word that is not 0. Both are small
-# integers, for 1 pod as for 1,000. Knows no pods.
+# integers, for 1 pod as for 1,000.
 
 #: A word has 2**_SHIFT bits, so all integers for up to 1,024 pods are small.
 _SHIFT: Final = 5
@@ -172,8 +172,8 @@ class SlowStart:
 # The life of a pod as a table, and the delay until its next probe.
 #
 # *Ready* is Kubernetes' word; *healthy* means that a pod passed a probe of the activator. A new
-# epoch makes the results of older probes void. Knows no requests. Knative's counterpart:
-# healthyPods in pkg/activator/net/revision_backends.go, which has neither table nor epoch.
+# epoch makes the results of older probes void. Knative's counterpart: healthyPods in
+# pkg/activator/net/revision_backends.go, which has neither table nor epoch.
 
 
 class PodState(Enum):
@@ -471,7 +471,7 @@ class PodTracker:
         is_service: whether this is the ClusterIP of the revision's Service instead of a pod. A mesh
             or kube-proxy chooses the pod behind it.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
-        taken_by: the revision that its address moved to, see throttler.owners; None if none.
+        taken_by: the revision that its address moved to, see throttler.throttler; None if none.
         listed_at: when Kubernetes first listed it, seconds on the caller's clock.
         state: see throttler.pod; state_since: when that state began.
         epoch: grows when results of earlier probes become void.

@@ -26,9 +26,8 @@ from throttler.ticket import CANCELLED, KEEPS_PLACE, QUEUED, REJECTED, Changes, 
 
 # The bounded queue of a revision: first in, first out, or by class and flow; operations are O(1).
 #
-# Decides which request is next and whether one more may be queued. Knows no policy and no clock.
-# Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
-# overtake queued ones.
+# Decides which request is next and whether one more may be queued. Knative's counterpart:
+# pkg/queue/breaker.go. Its limit cannot be reached, and its new requests overtake queued ones.
 
 _by_arrival = attrgetter("arrived")
 
@@ -46,20 +45,6 @@ class Breaker:
         waiting: number of queued requests; peak: the maximum since the last reset.
         parked: the queued requests that wait for one pod only; ``popleft`` ignores them.
     """
-
-    __slots__ = (
-        "_arrivals",
-        "_ranked_first",
-        "_requeued",
-        "counts",
-        "order",
-        "own",
-        "parked",
-        "peak",
-        "ranked",
-        "total",
-        "waiting",
-    )
 
     def __init__(self, own: QueueBudget, total: SharedBudget) -> None:
         self.own = own
@@ -343,13 +328,17 @@ _SMALL: Final = 64
 
 
 class Deadlines:
-    """The deadlines of all queued tickets.
+    """The deadlines of all queued tickets, and the armed slow starts.
 
     ``add`` is O(1) if time-outs are equal, since a later deadline stays at the heap's end, and
     O(log n) at worst. The tickets that left since the last rebuild pay for the next one.
+
+    Attributes:
+        slow_starts: the armed slow starts of all revisions; each adds and removes itself.
     """
 
     def __init__(self) -> None:
+        self.slow_starts: set[SlowStart] = set()
         self._heap: list[tuple[float, int, Ticket]] = []
         self._added = 0
 
@@ -382,6 +371,15 @@ class Deadlines:
             heappop(heap)
         return heap[0][0] if heap else None
 
+    def next_due(self) -> float | None:
+        """Return the earliest deadline or slow start, seconds on the caller's clock, or None."""
+        due = self.next()
+        for each in self.slow_starts:  # twice for each queued request, so without a list
+            at = each.at
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
+
     def passed(self, now: float) -> Iterator[Ticket]:
         """Remove and yield each queued ticket whose deadline has come; the caller ends it."""
         while (deadline := self.next()) is not None and deadline <= now:
@@ -399,8 +397,7 @@ class Queue:
         config: the settings in force for the revision.
         backends: its pods and its Service; slots: the slots of its pods.
         breaker: the bounded queue.
-        deadlines: the deadlines of queued tickets of all revisions.
-        slow_starts: the armed slow starts of all revisions.
+        deadlines: the deadlines of queued tickets, and the slow starts, of all revisions.
         shed_early: whether to refuse a request at once if the expected wait exceeds its deadline.
 
     Attributes:
@@ -409,17 +406,6 @@ class Queue:
         slow_start: schedules the next raise of limits.
     """
 
-    __slots__ = (
-        "_backends",
-        "_config",
-        "_deadlines",
-        "_slots",
-        "breaker",
-        "forecast",
-        "shed_early",
-        "slow_start",
-    )
-
     def __init__(
         self,
         config: RevisionConfig,
@@ -427,7 +413,6 @@ class Queue:
         slots: Slots,
         breaker: Breaker,
         deadlines: Deadlines,
-        slow_starts: set[SlowStart],
         shed_early: bool,
     ) -> None:
         self._config = config
@@ -435,7 +420,7 @@ class Queue:
         self._slots = slots
         self.breaker = breaker
         self.forecast = Forecast()
-        self.slow_start = SlowStart(config.revision.id, slow_starts)
+        self.slow_start = SlowStart(config.revision.id, deadlines.slow_starts)
         self._deadlines = deadlines
         self.shed_early = shed_early
 

@@ -23,7 +23,7 @@ from throttler.ticket import KEEPS_PLACE, UNRANKED, Ticket
 # The queued requests of a revision by class and by flow, and how many one flow may have.
 #
 # The queue and the requests that wait for one pod share these counts: a limit holds for both
-# together. Knows no order, no pods and no clock.
+# together.
 
 #: The number of flows with a queue of their own. Further flows share as many queues, by a hash.
 MOST_FLOWS: Final = 512
@@ -106,11 +106,7 @@ class QueueCounts:
 
     def largest(self, count: int) -> Mapping[bytes, int]:
         """Return the flows with the most queued requests, most first; O(flows)."""
-        return dict(nsmallest(count, self.flows.items(), key=_by_waiting))
-
-
-def _by_waiting(flow: tuple[bytes, int]) -> tuple[int, bytes]:
-    return -flow[1], flow[0]
+        return dict(nsmallest(count, self.flows.items(), key=lambda flow: (-flow[1], flow[0])))
 
 
 # The queued requests of one class: deficit round robin over their flows; each operation O(1).
@@ -474,7 +470,7 @@ class RankedQueue:
 # its class, and of lower ones, that are still queued. The requests that wait for one pod have the
 # order of the queue: by class and flow. A request whose former pod was lost precedes the others
 # of its class. Each operation is O(1), except that a rise costs O(log n), and that the loss of
-# pods costs O(n). Knows no policy and no clock.
+# pods costs O(n).
 
 
 @final

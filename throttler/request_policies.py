@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 # The classes of queued requests: their names, their shares of the queue, and how requests age.
 #
-# Numbers instead of an enum, since the queue indexes by them. Knative has no counterpart.
-# HAProxy's is ``http-request set-priority-class``, without ageing.
+# Numbers instead of an enum, since the queue indexes by them. HAProxy's counterpart is
+# ``http-request set-priority-class``, without ageing.
 
 #: The classes; a lower number goes first.
 HIGH: Final = 0

@@ -9,15 +9,14 @@ are two gates with a re-enqueue loop between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Final, final
+from typing import Final
 
-from throttler.backends import Backends
+from throttler.backends import Backends, PeerBackend, by_endpoint
 from throttler.balancing import adaptive_mode, key_for
 from throttler.capacity import (
-    MAX_CAPACITY,
     ActivatorShare,
     CapacityTerms,
     revision_capacity,
@@ -27,19 +26,15 @@ from throttler.model import (
     DEFAULT_REACH,
     Endpoint,
     ListedEndpoints,
-    ProbeSpec,
     Reach,
-    ReadinessRule,
     Revision,
     RevisionConfig,
+    Taken,
 )
-from throttler.owners import Taken
-from throttler.pod import PodEvent, PodState, PodTracker, SlowStart
+from throttler.pod import PodState, PodTracker
 from throttler.queue import Breaker, Deadlines, Queue
 from throttler.request_policies import QueueBudget, SharedBudget
-from throttler.silence import Silence
-from throttler.slots import Slots
-from throttler.statistics import Statistics, take_snapshot
+from throttler.slots import Silence, Slots
 from throttler.ticket import (
     ASSIGNED,
     FAILED,
@@ -61,76 +56,32 @@ MANY_PODS: Final = 256
 MANY_EVERY: Final = 0.02
 
 
-# The activator that gets the requests of this one, while it has no pod of its own.
-#
-# With fewer pods than activators, each pod belongs to one activator, which alone counts its
-# requests. So a limit per pod holds without messages between activators. The others send their
-# requests to the owner, as to a pod without limit. A request goes from a later address to an
-# earlier one, so it can never come back. Only for pods without queue-proxy: queue-proxy enforces
-# the limit itself. Knows no queue. Knative has no counterpart: there several activators send to
-# one pod.
-
-#: The uid of its endpoint. Log lines name the backend by it.
-PEER_UID: Final = "activator"
-
-
-@final
-class PeerBackend:
-    """Another activator as the backend of a revision.
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A revision's state; see RevisionThrottler.
 
     Attributes:
-        tracker: its record while this activator has no pod of its own; else None.
+        queued_bytes: buffered bytes of queued requests.
+        oldest_arrival: arrival of the first queued request, seconds on the caller's clock; or None.
+        pods: all known pods, and pods whose address moved to another revision.
+        service: the ClusterIP while no pod is reachable; see its ``in_use``.
+        start, turnover: seconds, see throttler.forecast; None if unknown.
     """
 
-    __slots__ = ("_config", "tracker")
-
-    def __init__(self, config: RevisionConfig) -> None:
-        self._config = config
-        self.tracker: PodTracker | None = None
-
-    def choose(
-        self, pods: list[PodTracker], share: ActivatorShare, changes: Changes, now: float
-    ) -> list[PodTracker]:
-        """Return the backends that get requests: the pods, or only the activator that has them.
-
-        Arguments:
-            pods: the usable pods, sorted by address.
-            share: the position of this activator among the activators.
-        """
-        address = self._owner(pods, share)
-        tracker = self.tracker
-        if tracker is not None and tracker.address != address:
-            tracker.apply(PodEvent.DELISTED, now)
-            if not tracker.in_flight:
-                tracker.apply(PodEvent.IDLE, now)
-                changes.gone.append(tracker)
-            self.tracker = tracker = None
-        if address and tracker is None:
-            # An activator that its Service lists as ready listens. It speaks no TLS there, and the
-            # probe of the pods is not its own.
-            revision = replace(
-                self._config.revision,
-                container_concurrency=0,
-                readiness=ReadinessRule.PROBE,
-                probe=ProbeSpec(),
-                tls=False,
-            )
-            config = RevisionConfig(revision, self._config.reach)
-            tracker = self.tracker = PodTracker(
-                config, Endpoint(address, PEER_UID), True, now, True
-            )
-            tracker.apply(PodEvent.PROBE_PASSED, now)
-        if tracker is None or tracker.state is not PodState.HEALTHY:
-            return pods
-        tracker.limit = MAX_CAPACITY
-        return [tracker]
-
-    def _owner(self, pods: Sequence[PodTracker], share: ActivatorShare) -> str:
-        """Return the address of the activator that has a pod for this one; empty for none."""
-        revision = self._config.revision
-        if revision.behind_queue_proxy or not revision.container_concurrency:
-            return ""
-        return share.addresses[share.index % len(pods)] if 0 < len(pods) <= share.index else ""
+    waiting: int
+    queued_bytes: int
+    oldest_arrival: float | None
+    in_flight: int
+    capacity: int
+    capacity_terms: CapacityTerms
+    queue_depth: int
+    healthy: int
+    in_reach: int
+    share: ActivatorShare
+    pods: tuple[PodTracker, ...]
+    service: PodTracker | None = None
+    start: float | None = None
+    turnover: float | None = None
 
 
 class RevisionThrottler:
@@ -139,8 +90,7 @@ class RevisionThrottler:
     Arguments:
         revision: its specification.
         own: its budget of queued requests; total: the budget of all revisions together.
-        deadlines: the deadlines of queued tickets of all revisions.
-        slow_starts: the armed slow starts of all revisions.
+        deadlines: the deadlines of queued tickets, and the slow starts, of all revisions.
         random: returns random numbers in [0, 1), for the policies and ``Retry-After``.
         borrow: whether to use pods beyond the activator's share before a request is queued.
         reach: the destinations that requests may have.
@@ -164,32 +114,12 @@ class RevisionThrottler:
             No request is queued then.
     """
 
-    __slots__ = (
-        "_random",
-        "backends",
-        "breaker",
-        "config",
-        "deleted",
-        "forecast",
-        "key",
-        "last_release",
-        "outdated",
-        "peer",
-        "queue",
-        "revision",
-        "share",
-        "silence",
-        "slots",
-        "sticky",
-    )
-
     def __init__(
         self,
         revision: Revision,
         own: QueueBudget,
         total: SharedBudget,
         deadlines: Deadlines,
-        slow_starts: set[SlowStart],
         random: Callable[[], float],
         borrow: bool = True,
         reach: Reach = DEFAULT_REACH,
@@ -215,7 +145,6 @@ class RevisionThrottler:
             self.slots,
             self.breaker,
             deadlines,
-            slow_starts,
             shed_early,
         )
         self.forecast = self.queue.forecast
@@ -245,7 +174,7 @@ class RevisionThrottler:
                 self.queue.park(ticket, pod, now)
                 return None
         if self.outdated:
-            self._rebuild(Changes(), now)  # no request is queued, so this assigns none
+            self._rebuild_and_dispatch(Changes(), now)  # no request is queued, so this assigns none
             return self.admit(ticket, now)
         self.queue.add(ticket, now)
         return None
@@ -314,7 +243,11 @@ class RevisionThrottler:
         pod = self.slots.release(ticket, FAILED, now)
         if pod is not None and (follow := self._follow(pod, now)):
             changes.add(follow)
-        return self._rebuild(changes, now) if self.outdated else self.queue.dispatch(changes, now)
+        return (
+            self._rebuild_and_dispatch(changes, now)
+            if self.outdated
+            else self.queue.dispatch(changes, now)
+        )
 
     def expire(self, ticket: Ticket) -> None:
         """End a queued ticket whose deadline has passed."""
@@ -334,18 +267,18 @@ class RevisionThrottler:
         changes = Changes()
         self.backends.set_taken(taken, changes, now)
         self.backends.set_endpoints(endpoints, changes, now)
-        return self._rebuild(changes, now)
+        return self._rebuild_and_dispatch(changes, now)
 
     def set_service(self, address: str, now: float) -> Changes:
         """Replace the address of the private Service, ``ip:port``; empty without one."""
         self.backends.service.address = address
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def set_reach(self, reach: Reach, now: float) -> Changes:
         """Set the destinations that requests may have; requests in flight finish at their pod."""
         changes = Changes()
         self.backends.set_reach(reach, changes, now)
-        return self._rebuild(changes, now)
+        return self._rebuild_and_dispatch(changes, now)
 
     def probe_passed(
         self, pod: PodTracker, epoch: int, now: float, status: int | None = 200
@@ -361,7 +294,7 @@ class RevisionThrottler:
             self.outdated = True
             self.queue.slow_start.arm(now, MANY_EVERY)
             return Changes()
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def probe_failed(
         self,
@@ -386,7 +319,7 @@ class RevisionThrottler:
         responded = responded or status is not None
         if not self.backends.probe_failed(pod, epoch, error, status, now, responded=responded):
             return None
-        return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
+        return self._rebuild_and_dispatch(Changes(probe=[pod] if pod.epoch != epoch else []), now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
         """Record that a pod could not get a request, or closed before a byte of its response.
@@ -396,7 +329,7 @@ class RevisionThrottler:
         """
         if not self.backends.connect_failed(pod, error, now):
             return None
-        return self._rebuild(Changes(probe=[pod]), now)
+        return self._rebuild_and_dispatch(Changes(probe=[pod]), now)
 
     def responded_badly(
         self, pod: PodTracker, error: str, now: float, *, untouched: bool
@@ -410,13 +343,13 @@ class RevisionThrottler:
         changes = Changes()
         if not self.backends.responded_badly(pod, error, untouched, changes, now):
             return None
-        return self._rebuild(changes, now)
+        return self._rebuild_and_dispatch(changes, now)
 
     def responded_well(self, pod: PodTracker, now: float) -> Changes | None:
         """Record any other response; needed only while the pod has consecutive errors."""
         if not self.backends.responded_well(pod, now):
             return None
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     # -- the revision ---------------------------------------------------------------------------
 
@@ -433,18 +366,18 @@ class RevisionThrottler:
         if limited_otherwise or adaptive_mode(old) is not adaptive_mode(revision):
             for pod in (*self.backends.pods.values(), *self.slots.pods):
                 pod.set_limit()
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def set_share(self, share: ActivatorShare, now: float) -> Changes:
         """Set the position of this activator among the activators of the revision."""
         self.share = share
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     def raise_limits(self, now: float) -> Changes:
         """Raise the limits of full pods in slow start, as scheduled by ``queue.slow_start``."""
         self.queue.slow_start.disarm()
         if self.outdated:
-            return self._rebuild(Changes(), now)
+            return self._rebuild_and_dispatch(Changes(), now)
         limiter = self.slots.limiter
         if limiter is not None and not self.breaker.waiting and limiter.release_at < inf:
             if now < limiter.release_at:
@@ -457,7 +390,7 @@ class RevisionThrottler:
                     self.backends.raise_limit(pod, now)
                 else:
                     limiter.raise_unmeasured(pod, now)
-        return self._rebuild(Changes(), now)
+        return self._rebuild_and_dispatch(Changes(), now)
 
     @property
     def has_free_slot(self) -> bool:
@@ -465,33 +398,14 @@ class RevisionThrottler:
         return self.slots.free_pods.summary > 0
 
     @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return self.slots.in_flight
-
-    @property
     def idle(self) -> bool:
         """Whether no request is queued or in flight."""
         return not (self.breaker.waiting or self.slots.in_flight)
-
-    def pods(self) -> Collection[PodTracker]:
-        """Return all known pods, unsorted."""
-        return self.backends.pods.values()
-
-    @property
-    def reach(self) -> Reach:
-        """The destinations that requests may have."""
-        return self.config.reach
 
     @property
     def passes_on(self) -> bool:
         """Whether requests go to another activator, which counts them."""
         return bool(self.slots.pods) and self.slots.pods[0] is self.peer.tracker
-
-    @property
-    def service(self) -> PodTracker | None:
-        """The ClusterIP while no pod is reachable; see its ``in_use``."""
-        return self.backends.service.tracker
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that arrives now would wait, seconds.
@@ -532,14 +446,28 @@ class RevisionThrottler:
 
     def statistics(self) -> Statistics:
         """Return a snapshot of the state; O(pods), not for the path of requests."""
-        terms = self.capacity_terms()
-        return take_snapshot(
-            self.breaker, self.slots, self.backends, self.forecast, self.share, terms
+        breaker, forecast, terms = self.breaker, self.forecast, self.capacity_terms()
+        oldest = breaker.oldest()
+        return Statistics(
+            waiting=breaker.waiting,
+            queued_bytes=breaker.own.bytes,
+            oldest_arrival=oldest.arrived if oldest else None,
+            in_flight=self.slots.in_flight,
+            capacity=terms.capacity,
+            capacity_terms=terms,
+            queue_depth=breaker.own.max_depth,
+            healthy=self.backends.healthy(),
+            in_reach=0 if terms.by_service else terms.in_reach,
+            share=self.share,
+            pods=tuple(sorted(self.backends.known_pods(), key=by_endpoint)),
+            service=self.backends.service.tracker,
+            start=forecast.starts.median,
+            turnover=forecast.turnovers.median,
         )
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _rebuild(self, changes: Changes, now: float) -> Changes:
+    def _rebuild_and_dispatch(self, changes: Changes, now: float) -> Changes:
         """Update the usable backends and their free slots; then assign queued requests."""
         slots = self.slots
         self.outdated = False
@@ -552,8 +480,3 @@ class RevisionThrottler:
             pods[0].limit = self.capacity()
         slots.rebuild(self.peer.choose(pods, self.share, changes, now), self.share)
         return self.queue.dispatch(changes, now)
-
-
-def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:
-    """Return the pod, to probe it again at once, if a failed probe has made it unhealthy."""
-    return [pod] if pod.epoch != epoch else []

@@ -6,7 +6,8 @@ the sets of free pods and the policy always agree with the pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final, final
 
 from throttler.adaptive import Adaptive
@@ -16,6 +17,77 @@ from throttler.lb_policy import Policy, RandomChoice2
 from throttler.model import AdaptiveMode, RevisionConfig, RevisionKind
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
+
+# Pods that have requests and begin no response: when to probe them.
+#
+# The connections of a pod that hangs stay open, so its requests do not fail: only its silence
+# shows that it hangs. Scans the pods that have requests once a second. Other pods cost nothing,
+# and a request costs almost nothing. Knative has no counterpart: there, a pod that hangs gets
+# requests until Kubernetes lists it as not ready.
+
+#: Seconds without the beginning of a response after which a pod with requests is probed.
+SILENT_AFTER = 5.0
+#: Limits of the seconds until the next probe of a silent pod. Between them, the pause is as long as
+#: the silence was at the last probe. A probe may take 5 s to connect and 5 s for its response.
+AGAIN_AFTER: Final = 10.0
+AGAIN_AFTER_MAX: Final = 30.0
+#: Seconds between two scans.
+SCAN_PERIOD: Final = 1.0
+#: The most pods in one scan, about a millisecond. The next scan continues with the others.
+MAX_PODS = 5000
+
+
+class Silence:
+    """The pods of all revisions that have requests.
+
+    Attributes:
+        busy_since: since when each pod has had requests. A pod without requests stays here until
+            the next scan.
+    """
+
+    __slots__ = ("_probed_at", "_to_scan", "busy_since")
+
+    def __init__(self) -> None:
+        self.busy_since: dict[PodTracker, float] = {}
+        self._probed_at: dict[PodTracker, float] = {}
+        self._to_scan: list[PodTracker] = []
+
+    def scan(self, now: float) -> list[PodTracker]:
+        """Return the silent pods to probe now; due every second."""
+        if not self._to_scan:
+            self._to_scan = list(self.busy_since)
+        turn = self._to_scan[-MAX_PODS:]
+        del self._to_scan[-MAX_PODS:]
+        return [pod for pod in turn if self._is_due(pod, now)]
+
+    def silent_for(self, pod: PodTracker, now: float) -> float | None:
+        """Return for how many seconds a pod with requests has begun no response.
+
+        Returns:
+            None below ``SILENT_AFTER``, and while the pod has no request. Bytes of a response
+            that has begun do not count.
+        """
+        if not pod.in_flight:
+            return None
+        silent = now - max(self.busy_since[pod], pod.last_response_at)
+        return silent if silent >= SILENT_AFTER else None
+
+    def _is_due(self, pod: PodTracker, now: float) -> bool:
+        if not pod.in_flight:
+            self.busy_since.pop(pod, None)
+            self._probed_at.pop(pod, None)
+            return False
+        silent = self.silent_for(pod, now)
+        if silent is None or not pod.in_use or pod.is_service or not pod.wants_probe:
+            return False  # a failed probe would keep no request from it
+        probed_after = self._probed_at.get(pod, -inf) - (now - silent)
+        if probed_after > 0:
+            wait = min(max(probed_after, AGAIN_AFTER), AGAIN_AFTER_MAX)
+            if silent < probed_after + wait:
+                return False
+        self._probed_at[pod] = now
+        return True
+
 
 #: The field of a Revision, or the annotation of a Service, that has the limit of a pod.
 _SETTINGS: Final[Mapping[RevisionKind, str]] = {
@@ -32,7 +104,7 @@ class Slots:
 
     Arguments:
         config: the settings in force for the revision.
-        busy_since: when each pod with requests got the first of them, see throttler.silence.
+        busy_since: when each pod with requests got the first of them, see throttler.slots.
         random: returns random numbers in [0, 1), for the policies.
         borrow: whether to use pods beyond the activator's share before a request is queued.
 
@@ -46,27 +118,6 @@ class Slots:
         sticky: the sticky policy; holder: the same if its requests may wait for their own pod.
         adaptive: the limits that responses set; limiter: the same if they apply.
     """
-
-    __slots__ = (
-        "_borrow",
-        "_borrower",
-        "_busy_since",
-        "_config",
-        "_random",
-        "adaptive",
-        "borrowable",
-        "follower",
-        "has_half_open",
-        "holder",
-        "in_flight",
-        "in_reach",
-        "limiter",
-        "own_free",
-        "peak",
-        "pods",
-        "policy",
-        "sticky",
-    )
 
     def __init__(
         self,
@@ -121,7 +172,10 @@ class Slots:
         self.pods = pods
         if self.adaptive is not None:
             self.adaptive.set_limits(pods)
-        own, borrow = self._share_of(pods, share), self._may_borrow()
+        borrow = self._may_borrow()
+        # Without a limit per pod there is nothing to share (Knative: the same).
+        limited = self._config.revision.container_concurrency > 0
+        own = assign_share(len(pods), share) if limited else None
         self.own_free = FreePods(len(pods))
         self.borrowable = FreePods(len(pods))
         self.in_reach = 0
@@ -135,14 +189,9 @@ class Slots:
                 first = pod.in_share or self.policy.spans
                 pod.free_pods = self.own_free if first else self.borrowable
                 self.in_reach += 1
-                _update_free(pod)
+                if pod.in_flight < pod.limit:
+                    pod.free_pods.add(number)
         self.policy.set_pods(pods)
-
-    def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
-        # Without a limit per pod there is nothing to share (Knative: the same).
-        if self._config.revision.container_concurrency == 0:
-            return None
-        return assign_share(len(pods), share)
 
     def _may_borrow(self) -> bool:
         """Return whether pods of other shares may be used.
@@ -253,12 +302,17 @@ class Slots:
             ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP; else
                 None.
         """
-        revision, borrow = self._config.revision, self._may_borrow()
-        limit, setting = revision.container_concurrency, _SETTINGS[revision.id.kind]
-        if ready is not None:
-            return CapacityTerms(limit, ready, (), share, borrow, by_service=True, setting=setting)
-        own = [number for number, pod in enumerate(self.pods) if pod.in_share]
-        return CapacityTerms(limit, len(self.pods), own, share, borrow, setting=setting)
+        revision = self._config.revision
+        own = [number for number, pod in enumerate(self.pods) if pod.in_share and ready is None]
+        return CapacityTerms(
+            revision.container_concurrency,
+            len(self.pods) if ready is None else ready,
+            own,
+            share,
+            self._may_borrow(),
+            by_service=ready is not None,
+            setting=_SETTINGS[revision.id.kind],
+        )
 
     def count_free_pods(self) -> int:
         """Return how many usable pods have a free slot; O(pods).

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from throttler.capacity import ActivatorShare, infer_share
 from throttler.errors import RevisionNotFound
@@ -18,21 +19,175 @@ from throttler.model import (
     DEFAULT_REACH,
     REACH,
     AppProtocol,
+    Endpoint,
     ListedEndpoints,
     MeshMode,
     Revision,
     RevisionConfig,
     RevisionID,
     RevisionKind,
+    Taken,
     reach_of,
 )
-from throttler.owners import AddressOwners
-from throttler.pod import SlowStart
 from throttler.queue import Deadlines
 from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.revision import RevisionThrottler
-from throttler.silence import Silence
+from throttler.slots import Silence
 from throttler.ticket import Changes
+
+# Which revision owns an address that two revisions list.
+#
+# Kubernetes gives an address to another pod within seconds. Until the former revision's object
+# shows that, its requests would reach a pod of another revision. No probe detects this, since
+# each queue-proxy responds alike. So the revision that listed an address last owns it. Knative
+# has no counterpart; kube-proxy's is kubernetes/kubernetes#135593.
+
+_ByProtocol = Mapping[AppProtocol, ListedEndpoints]
+
+
+class _Listing(Enum):
+    """The set of a ListedEndpoints that has an endpoint."""
+
+    READY = "ready"
+    NOT_READY = "not-ready"
+    TERMINATING = "terminating"
+
+
+_LISTINGS: Final = tuple(_Listing)
+
+
+class _Claim(NamedTuple):
+    revision: RevisionID
+    endpoint: Endpoint
+
+
+class AddressOwners:
+    """The revisions that list each address, the newest last; no other address is here."""
+
+    __slots__ = ("claims", "lost")
+
+    def __init__(self) -> None:
+        self.claims: dict[str, tuple[_Claim, ...]] = {}
+        # The addresses that each revision lost, with the new owner; usually few.
+        self.lost: dict[RevisionID, dict[Endpoint, RevisionID]] = {}
+
+    def change(
+        self, revision: RevisionID, before: _ByProtocol, after: _ByProtocol
+    ) -> set[RevisionID]:
+        """Replace the list of a revision.
+
+        An address is news if the revision did not list it before, or with another readiness. A list
+        that repeats an address is no news: this object may be older than that of the other
+        revision. An address of a pod that terminates belongs to any other revision that lists it.
+
+        Arguments:
+            before: the endpoints that the revision listed until now, by protocol; after: from now
+                on.
+
+        Returns:
+            The revisions whose pods differ now; the revision itself may be among them.
+        """
+        old, new = _by_listing(before), _by_listing(after)
+        changed: set[RevisionID] = set()
+        # A list of 1,000 pods usually differs in a few: the others are never visited.
+        touched = frozenset[Endpoint]().union(*map(frozenset.symmetric_difference, old, new))
+        news = [(each, _listing_of(each, old), _listing_of(each, new)) for each in touched]
+        for endpoint, _, listing in news:
+            if listing is None:
+                self._remove(_Claim(revision, endpoint))
+                self._find_owner(endpoint.address, changed)
+        for endpoint, was, listing in news:
+            if listing is not None and was is not listing:
+                claim = _Claim(revision, endpoint)
+                self._remove(claim)
+                others = self.claims.get(endpoint.address, ())
+                is_last = listing is not _Listing.TERMINATING
+                self.claims[endpoint.address] = (*others, claim) if is_last else (claim, *others)
+                self._find_owner(endpoint.address, changed)
+        return changed
+
+    def kept(self, revision: RevisionID, listed: ListedEndpoints) -> ListedEndpoints:
+        """Return the endpoints of a list that the revision owns."""
+        lost = self.lost.get(revision)
+        if not lost:
+            return listed
+        return ListedEndpoints(
+            listed.ready.difference(lost),
+            listed.not_ready.difference(lost),
+            listed.terminating.difference(lost),
+        )
+
+    def taken(self, revision: RevisionID, listed: ListedEndpoints) -> dict[Endpoint, Taken]:
+        """Return the endpoints of a list that another revision owns, with that revision."""
+        lost = self.lost.get(revision)
+        if not lost:
+            return {}
+        listed_at_all = listed.ready | listed.not_ready | listed.terminating
+        return {
+            endpoint: Taken(owner, endpoint in listed.ready)
+            for endpoint, owner in lost.items()
+            if endpoint in listed_at_all
+        }
+
+    def _remove(self, claim: _Claim) -> None:
+        claims = self.claims.get(claim.endpoint.address, ())
+        if claim not in claims:
+            return
+        if left := tuple(other for other in claims if other != claim):
+            self.claims[claim.endpoint.address] = left
+        else:
+            del self.claims[claim.endpoint.address]
+        self._record_taker(claim, None)
+
+    def _find_owner(self, address: str, changed: set[RevisionID]) -> None:
+        """Decide who owns an address; with the same pod in two lists, both revisions do."""
+        claims = self.claims.get(address, ())
+        if len(claims) < 2 and not self.lost:
+            return
+        # Without uids the address alone identifies the pod, and both revisions own it: for example
+        # two revisions on a laptop with one server.
+        owner = claims[-1].revision if claims else None
+        theirs = {claim.endpoint for claim in claims if claim.revision == owner}
+        for claim in claims:
+            taker = owner if claim.revision != owner and claim.endpoint not in theirs else None
+            if (taker or self.lost) and self._record_taker(claim, taker):
+                changed.add(claim.revision)
+
+    def _record_taker(self, claim: _Claim, taker: RevisionID | None) -> bool:
+        """Record which other revision owns the pod of a claim; return whether that is news."""
+        known = self.lost.get(claim.revision, {})
+        if taker == known.get(claim.endpoint):
+            return False
+        if taker is not None:
+            self.lost.setdefault(claim.revision, known)[claim.endpoint] = taker
+        else:
+            del known[claim.endpoint]
+            if not known:
+                del self.lost[claim.revision]
+        return True
+
+
+def _by_listing(listed: _ByProtocol) -> list[frozenset[Endpoint]]:
+    """Return the endpoints of all protocols in the order of ``_Listing``."""
+    return [
+        _union([endpoints.ready for endpoints in listed.values()]),
+        _union([endpoints.not_ready for endpoints in listed.values()]),
+        _union([endpoints.terminating for endpoints in listed.values()]),
+    ]
+
+
+def _union(sets: list[frozenset[Endpoint]]) -> frozenset[Endpoint]:
+    """Return all endpoints of several sets; without a copy if there is one set."""
+    return sets[0] if len(sets) == 1 else frozenset[Endpoint]().union(*sets)
+
+
+def _listing_of(endpoint: Endpoint, sets: list[frozenset[Endpoint]]) -> _Listing | None:
+    """Return how an endpoint is listed; the first listing counts, and None is not at all."""
+    for listing, endpoints in zip(_LISTINGS, sets, strict=True):
+        if endpoint in endpoints:
+            return listing
+    return None
+
 
 _NO_ENDPOINTS: Final = ListedEndpoints()
 
@@ -62,6 +217,10 @@ class Throttler:
         own_ip: this activator's address in the public Endpoints, to find its share of the pods.
         port: on which every activator listens for requests.
         borrow: whether to use pods beyond the activator's share before a request is queued.
+
+    Attributes:
+        total: the budget of all queued requests.
+        deadlines: when the next tickets expire, and the next limits rise; then call ``run_due``.
     """
 
     def __init__(
@@ -79,8 +238,7 @@ class Throttler:
         self._borrow = borrow
         self._port = port
         self._reach = DEFAULT_REACH
-        self._deadlines = Deadlines()
-        self._slow_starts: set[SlowStart] = set()
+        self.deadlines = Deadlines()
         self._silence = Silence()
         self._revisions: dict[tuple[str, str, str], RevisionThrottler] = {}
         # Deleted revisions with requests left. They keep their name, in case the revision returns.
@@ -134,7 +292,7 @@ class Throttler:
         throttler = self._get(revision)
         if throttler is None or not throttler.passes_on:
             return None
-        return sum(pod.in_flight for pod in throttler.pods())
+        return sum(pod.in_flight for pod in throttler.backends.pods.values())
 
     def _get(self, revision: RevisionID) -> RevisionThrottler | None:
         return self._revisions.get(revision) or self._deleted.get(revision)
@@ -189,13 +347,13 @@ class Throttler:
         """Replace the endpoints of a private Endpoints object.
 
         The throttler keeps the endpoints of an unknown revision. An address that another revision
-        has listed for another pod moves to this revision, see throttler.owners.
+        has listed for another pod moves to this revision, see throttler.throttler.
 
         Arguments:
             endpoints: all endpoints by protocol; empty if the object is deleted.
         """
         others = self._owners.change(revision, self._endpoints.get(revision, {}), endpoints)
-        if any(endpoints.values()):
+        if any(map(_count, endpoints.values())):
             self._endpoints[revision] = endpoints
         else:
             self._endpoints.pop(revision, None)
@@ -260,25 +418,16 @@ class Throttler:
 
     # -- time -----------------------------------------------------------------------------------
 
-    def next_due(self) -> float | None:
-        """Return when to call ``run_due`` next, seconds on the caller's clock, or None."""
-        due = self._deadlines.next()
-        for each in self._slow_starts:  # twice for each queued request, so without a list
-            at = each.at
-            if at is not None and (due is None or at < due):
-                due = at
-        return due
-
     def run_due(self, now: float) -> Changes:
         """End tickets whose deadline has come, and raise the limits of slow starts that are due."""
         changes = Changes()
-        for ticket in self._deadlines.passed(now):
+        for ticket in self.deadlines.passed(now):
             assert ticket.config is not None
             throttler = self.of(ticket.config)
             assert throttler is not None
             throttler.expire(ticket)
             changes.expired.append(ticket)
-        for each in list(self._slow_starts):
+        for each in list(self.deadlines.slow_starts):
             if each.at is not None and each.at <= now:
                 each.disarm()
                 if (throttler := self._get(each.revision)) is not None:
@@ -300,8 +449,7 @@ class Throttler:
             revision,
             QueueBudget(self.limits.queue_depth, self.limits.queue_bytes),
             self.total,
-            self._deadlines,
-            self._slow_starts,
+            self.deadlines,
             self._random,
             self._borrow,
             reach_of(revision, self._reach),
@@ -312,7 +460,7 @@ class Throttler:
     def _update_reach(self, throttler: RevisionThrottler, now: float) -> Changes:
         """Pass a revision where its requests may go, if that has changed."""
         reach = reach_of(throttler.revision, self._reach)
-        return Changes() if reach == throttler.reach else throttler.set_reach(reach, now)
+        return Changes() if reach == throttler.config.reach else throttler.set_reach(reach, now)
 
     def _service_of(self, revision: Revision) -> str:
         return self._services.get(revision.id, {}).get(revision.protocol, "")
@@ -322,7 +470,9 @@ class Throttler:
         revision, owners = throttler.revision, self._owners
         endpoints = self._endpoints.get(revision.id, {})
         listed = endpoints.get(revision.protocol, _NO_ENDPOINTS)
-        throttler.backends.misnamed = _count_misnamed(endpoints, revision.protocol)
+        # They are misnamed if none is under the port name of this protocol.
+        misnamed = 0 if _count(listed) else sum(map(_count, endpoints.values()))
+        throttler.backends.misnamed = misnamed
         kept = owners.kept(revision.id, listed)
         return throttler.set_endpoints(kept, now, owners.taken(revision.id, listed))
 
@@ -352,7 +502,5 @@ class Throttler:
         return changes
 
 
-def _count_misnamed(endpoints: Mapping[AppProtocol, ListedEndpoints], protocol: AppProtocol) -> int:
-    """Return how many addresses are listed if none is under this protocol's port name, else 0."""
-    listed = endpoints.get(protocol, _NO_ENDPOINTS)
-    return 0 if listed else sum(map(len, endpoints.values()))
+def _count(listed: ListedEndpoints) -> int:
+    return len(listed.ready) + len(listed.not_ready) + len(listed.terminating)

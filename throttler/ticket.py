@@ -12,8 +12,7 @@ from throttler.request_policies import NORMAL
 
 # The record of one request: queued, assigned to a pod, then ended exactly once.
 #
-# Has no rules of queues and pods; the revision's throttler changes the state. Knative has no
-# counterpart: there a queued request is a goroutine blocked on a channel.
+# Knative has no counterpart: there a queued request is a goroutine blocked on a channel.
 
 #: The rank of a ticket that is in no ranked queue.
 UNRANKED: Final = -1

@@ -44,7 +44,7 @@ def waiting_reason(
         autoscaler_lost: whether an autoscaler is configured but not connected. It matters only
             while Kubernetes lists no pod.
     """
-    pods = [pod for pod in throttler.pods() if pod.state is not _DRAINING]
+    pods = [pod for pod in throttler.backends.pods.values() if pod.state is not _DRAINING]
     if not pods:
         if throttler.deleted:  # no pod will start, with or without an autoscaler
             return Reason.NO_ENDPOINTS, "the revision was deleted"
@@ -53,10 +53,10 @@ def waiting_reason(
         if throttler.backends.misnamed:  # only objects written by hand have this fault
             return Reason.NO_ENDPOINTS, _misnamed(throttler)
         return (_LOST[throttler.revision.id.kind] if autoscaler_lost else Reason.NO_ENDPOINTS), ""
-    service = throttler.service
+    service = throttler.backends.service.tracker
     if service is not None and service.in_use:
         return Reason.AT_CAPACITY, _load_of(service)
-    if not throttler.reach.pods:
+    if not throttler.config.reach.pods:
         return _service_reason(service, pods)
     if in_use := [pod for pod in pods if pod.in_use]:
         return Reason.AT_CAPACITY, _load_of(*in_use) + _parked(throttler)

@@ -22,8 +22,7 @@ from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, Revisio
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
 from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, RequestPolicies, WaitMode
-from throttler.revision import RevisionThrottler
-from throttler.statistics import Statistics
+from throttler.revision import RevisionThrottler, Statistics
 
 if TYPE_CHECKING:
     from activator.runtime import AutoscalerLink, Driver
@@ -389,7 +388,8 @@ def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
     if requests is None:
         return {"profile": None, "waitSeconds": None}
     profile = None if requests.profile is None else requests.profile.value
-    return {"profile": profile, "waitSeconds": requests.wait_seconds or None}
+    wait = requests.wait_seconds
+    return {"profile": profile, "waitSeconds": wait if 0 < wait < NO_TIMEOUT else None}
 
 
 # -- what wakes a revision, and keeps it awake

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,8 +22,6 @@ from activator.discovery import kubernetes_package
 from activator.discovery.backoff import Timings
 from activator.discovery.source import SourceError
 from activator.discovery.wire import (
-    HTTP_TOO_MANY_REQUESTS,
-    HTTP_UNAUTHORIZED,
     ConnectionLostError,
 )
 from activator.process.sockets import SocketKind, find_dead
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
 # Finds the cluster's address and credentials, as kubectl and client-go do.
 #
-# It must not know the requests. kubernetes_asyncio reads the files; it is imported only when it
-# is needed. Counterpart: Knative's pkg/injection and client-go's clientcmd package.
+# kubernetes_asyncio reads the files; it is imported only when it is needed. Counterpart:
+# Knative's pkg/injection and client-go's clientcmd package.
 
 HOME_KUBECONFIG = "~/.kube/config"
 
@@ -145,8 +144,8 @@ logger = logging.getLogger(__name__)
 
 # Adapts aiohttp's responses, sockets and proxies for requests to an API server.
 #
-# Turns aiohttp's many errors into one. It must not know the requests, nor the server. Importing
-# aiohttp costs as much as kubernetes_asyncio, so it is imported only when it is needed.
+# Turns aiohttp's many errors into one. Importing aiohttp costs as much as kubernetes_asyncio, so
+# it is imported only when it is needed.
 
 
 class AiohttpResponse:
@@ -255,8 +254,8 @@ def describe(error: BaseException) -> str:
 
 # Sends requests to an API server, over connections whose credentials it reads again with age.
 #
-# It must not know the meaning of the requests. It uses authentication, TLS and connections of
-# kubernetes_asyncio. Counterpart: client-go's rest package.
+# It uses authentication, TLS and connections of kubernetes_asyncio. Counterpart: client-go's rest
+# package.
 
 #: Bytes of a response to ``send``: an object has at most 1.5 MiB, a list of API resources less.
 _MOST_BODY: Final = 16 << 20
@@ -426,10 +425,10 @@ class ApiServer:
         try:
             async with asyncio.timeout(self._timings.request) as limit:
                 response, retry_after = await self._send_once(method, path, body, content_type)
-                if response.status == HTTP_UNAUTHORIZED:
+                if response.status == HTTPStatus.UNAUTHORIZED:
                     self.renew_credentials()
                     response, retry_after = await self._send_once(method, path, body, content_type)
-                while response.status == HTTP_TOO_MANY_REQUESTS and retry_after:
+                while response.status == HTTPStatus.TOO_MANY_REQUESTS and retry_after:
                     if asyncio.get_running_loop().time() + retry_after >= (limit.when() or 0.0):
                         break
                     await asyncio.sleep(retry_after)

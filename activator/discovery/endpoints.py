@@ -209,9 +209,8 @@ def parse_private_service(obj: object) -> Mapping[AppProtocol, str]:
 
 # Chooses between the Endpoints and the EndpointSlices of a revision, and merges their addresses.
 #
-# Pure. It must not know the form of either kind, nor the previous state. Knative's counterpart:
-# pkg/activator/net/helpers.go (endpointsToDests). It reads only Endpoints, which Kubernetes
-# truncates at 1,000 addresses.
+# Knative's counterpart: pkg/activator/net/helpers.go (endpointsToDests). It reads only Endpoints,
+# which Kubernetes truncates at 1,000 addresses.
 
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 

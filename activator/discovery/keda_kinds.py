@@ -27,11 +27,11 @@ from activator.keda.revisions import (
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain import problems, slices
-from activator.plain.matches import Index
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.revisions import endpoints_of
 from activator.plain.service import BufferedPort
 from activator.plain.slices import Slice, join
+from activator.plain.workloads import Index
 from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,

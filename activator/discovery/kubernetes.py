@@ -21,9 +21,8 @@ import tenacity
 from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
 from activator.discovery.endpoints import EndpointsSource
-from activator.discovery.inventory import Inventory
+from activator.discovery.inventory import Inventory, SystemDialect
 from activator.discovery.keda_kinds import KedaDialect
-from activator.discovery.kinds import SystemDialect
 from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck

@@ -14,12 +14,10 @@ from pathlib import Path
 
 from activator.discovery import documents
 from activator.discovery.documents import Document, DocumentError
-from activator.discovery.kinds import GROUPS, kind_of
+from activator.discovery.inventory import GROUPS, kind_of
 from activator.objects.fields import ManifestError, ObjectKey, identify, show
 
 # Reads one file of manifests: its objects, or its error.
-#
-# It must not know the other files, nor the meaning of objects. Knative has no counterpart.
 
 # A cluster stores objects of at most 1.5 MiB. A file may have many, and is read into memory.
 MAX_FILE_BYTES = 16 * 2**20
@@ -184,7 +182,7 @@ def _without_version(obj: object) -> object:
 # The files of a folder of manifests: which of their states counts, and the objects of each.
 #
 # A file that loses objects counts only after a second reading, since editors truncate or remove a
-# file before they write it. It must not know the inventory, nor which of two files has an object.
+# file before they write it.
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

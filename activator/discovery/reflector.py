@@ -16,16 +16,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
 from activator.discovery.backoff import Pause, Pauses, Timings, Turns
 from activator.discovery.inventory import not_newer
 from activator.discovery.wire import (
-    HTTP_FORBIDDEN,
-    HTTP_GONE,
-    HTTP_NOT_FOUND,
-    HTTP_TOO_MANY_REQUESTS,
-    HTTP_UNAUTHORIZED,
     ConnectionLostError,
     GarbledError,
     LineSplitter,
@@ -53,13 +49,18 @@ logger = logging.getLogger(__name__)
 # 4 MiB. A longer line is no event.
 MAX_LINE_BYTES = 64 * 2**20
 
-_HTTP_GATEWAY_TIMEOUT = 504
 
 # Statuses for a resource that no role allows to read, or that the server does not have.
-_MISSING = (HTTP_FORBIDDEN, HTTP_NOT_FOUND)
+_MISSING = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 # Statuses that a list would get as well, so that the version of the watch is not the cause.
-_NOT_ABOUT_THE_VERSION = (HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_TOO_MANY_REQUESTS, 502, 503)
+_NOT_ABOUT_THE_VERSION = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    502,
+    503,
+)
 
 
 class ReflectedObjects(Protocol):
@@ -279,12 +280,12 @@ class Reflector:
         return Pause(0.0)
 
     def _refused(self, error: ServerResponseError) -> Pause:
-        self.is_forbidden = error.status == HTTP_FORBIDDEN
-        if error.status == HTTP_GONE:
+        self.is_forbidden = error.status == HTTPStatus.FORBIDDEN
+        if error.status == HTTPStatus.GONE:
             return Pause(self._expired(str(error)))
-        if error.status == HTTP_UNAUTHORIZED:
+        if error.status == HTTPStatus.UNAUTHORIZED:
             self._cluster.renew_credentials()
-        if not self._versions.of_watch and error.status == _HTTP_GATEWAY_TIMEOUT:
+        if not self._versions.of_watch and error.status == HTTPStatus.GATEWAY_TIMEOUT:
             # The server's cache may be older than the last known version.
             self._versions.discard()
         may_lack = self.resource.optional or self.resource.may_lack
@@ -299,7 +300,7 @@ class Reflector:
         """Record that an optional resource is missing: log that once, and pause for long."""
         self.counters.failures += 1
         if self.last_error != str(error):
-            is_fault = error.status == HTTP_FORBIDDEN
+            is_fault = error.status == HTTPStatus.FORBIDDEN
             logger.log(
                 logging.WARNING if is_fault else logging.INFO,
                 "%s are not read%s: %s%s; next attempt every %.0f s",

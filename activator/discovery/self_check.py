@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 # Compares a fresh list of one kind with the inventory, object by object, and counts differences.
 #
-# Pure. Must not know the origin of a list, nor the consequences of a difference. Knative has no
-# counterpart: there only a restart finds a missed event (knative/serving #16679).
+# Knative has no counterpart: there only a restart finds a missed event (knative/serving #16679).
 
 
 class Difference(NamedTuple):

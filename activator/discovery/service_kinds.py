@@ -18,16 +18,14 @@ from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
 from activator.objects import policies
 from activator.objects.fields import ManifestError, ObjectKey, root
-from activator.plain import allotments, problems, service, slices, workloads
-from activator.plain.allotments import Allotment
+from activator.plain import problems, service, slices, workloads
 from activator.plain.annotations import ENABLED, KNOWN
-from activator.plain.matches import Matches, known_target
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
 from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
-from activator.plain.slices import Condition, Slice, join
-from activator.plain.workloads import PlainWorkload
+from activator.plain.slices import Allotment, Condition, Slice, join
+from activator.plain.workloads import Matches, PlainWorkload, known_target
 from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
@@ -390,7 +388,7 @@ class ServicesDialect(Dialect):
         "Service": ObjectKind("", _parse_service, put_service, _warn_service),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io",
-            lambda key, obj, scope: allotments.parse(obj) or slices.parse(obj),
+            lambda key, obj, scope: slices.parse_allotment(obj) or slices.parse(obj),
             put_slice,
         ),
         **dict.fromkeys(

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from activator.discovery.dialect import Scope
+from activator.discovery.dialect import Scope, log_rejection
 from activator.discovery.endpoints import EndpointsSource, IpFamily
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
-from activator.discovery.object_warnings import log_rejection
+from activator.discovery.inventory import DIALECTS, Inventory
+from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
 from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects
-from activator.plain.allotments import OwnListener, OwnListeners
+from activator.plain.slices import OwnListener, OwnListeners
 from activator.settings.config import Settings
 
 
@@ -86,7 +85,7 @@ def _inventory(wiring: Wiring) -> Inventory:
         IpFamily.IPV6 if ":" in settings.pod_ip else IpFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
-        services=ServicesDialect.name in settings.dialect,
+        services=not {ServicesDialect.name, KedaDialect.name}.isdisjoint(settings.dialect),
         folder=folder,
         own=_own_listeners(settings),
         activators=None if folder else settings.activators,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HTTP_OK = 200
-HTTP_UNAUTHORIZED = 401
-HTTP_FORBIDDEN = 403
-HTTP_NOT_FOUND = 404
-HTTP_GONE = 410
-HTTP_TOO_MANY_REQUESTS = 429
 
 _STATUS_TEXT_BYTES = 4096
 
@@ -184,11 +179,11 @@ class WatchedResource(NamedTuple):
     def advice(self, status: int) -> str:
         """Return a hint about a refused request, in parentheses; empty without one."""
         name = self.path.rpartition("/")[2]
-        if status == HTTP_UNAUTHORIZED:
+        if status == HTTPStatus.UNAUTHORIZED:
             return " (the activator reads the credentials again)"
-        if status == HTTP_FORBIDDEN:
+        if status == HTTPStatus.FORBIDDEN:
             return f" (does a role of its service account allow list and watch of {name}?)"
-        if status == HTTP_NOT_FOUND:
+        if status == HTTPStatus.NOT_FOUND:
             return f" ({self.if_missing})" if self.if_missing else ""
         return ""
 
@@ -265,7 +260,7 @@ class LineSplitter:
 
 async def check(response: AiohttpResponse) -> None:
     """Raise ``ServerResponseError``, with the reason in the body, unless the status is 200."""
-    if response.status == HTTP_OK:
+    if response.status == HTTPStatus.OK:
         return
     body = await response.read(_STATUS_TEXT_BYTES)
     try:
@@ -280,6 +275,6 @@ def status_error(status: Mapping[str, object]) -> ServerResponseError:
     """Return the error that a Status object in a stream stands for."""
     code, reason, message = (status.get(key) for key in ("code", "reason", "message"))
     if reason in ("Expired", "Gone"):
-        code = HTTP_GONE
+        code = HTTPStatus.GONE.value
     text = message if isinstance(message, str) else ""
     return ServerResponseError(code if type(code) is int else 0, ascii(text)[1:-1][:200])

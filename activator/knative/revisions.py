@@ -55,7 +55,8 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     with_ports = (each for each in containers if each["ports"].sequence())
     serving = next(with_ports, containers[0] if containers else None)
     annotations, problems = metadata["annotations"], Problems()
-    policy = problems.read(lambda: _policy(annotations.at(READINESS_POLICY_ANNOTATION)))
+    readiness = annotations.at(READINESS_POLICY_ANNOTATION)
+    policy = problems.read(lambda: readiness.one_of(READINESS_POLICIES, strip=True))
     chosen = problems.read(lambda: policies.parse(annotations))
     found = Revision(
         id=RevisionID(key.namespace, key.name),
@@ -86,13 +87,6 @@ def _seconds(field: Field, default: float) -> float:
 def _protocol(serving: Field | None) -> AppProtocol:
     ports = list(serving["ports"].items()) if serving else []
     return AppProtocol.H2C if ports and ports[0]["name"].text() == "h2c" else AppProtocol.HTTP1
-
-
-def _policy(annotation: Field) -> str:
-    policy = annotation.text().strip()
-    if policy and policy not in READINESS_POLICIES:
-        annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
-    return policy
 
 
 def _readiness(containers: list[Field], policy: str) -> ReadinessRule:

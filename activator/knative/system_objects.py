@@ -87,7 +87,7 @@ def parse_config_map(obj: object) -> ConfigMap:
     data = config_map["data"]
     labels = config_map["metadata"]["labels"].mapping()
     return ConfigMap(
-        {str(name): data.at(str(name)).text() for name in data.mapping()},
+        data.texts(),
         is_trust_bundle=TRUST_BUNDLE_LABEL in labels,
     )
 

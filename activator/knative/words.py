@@ -11,7 +11,7 @@ from throttler.model import ProbeKind, ProbeSpec, RevisionID
 
 # Header fields that Knative's parts send each other: names in lower case, and lines to pods.
 #
-# Constants only. Sources: Knative pkg/networking/constants.go and pkg/activator/activator.go;
+# Sources: Knative pkg/networking/constants.go and pkg/activator/activator.go;
 # knative.dev/networking pkg/http/header.
 
 #: The revision of a request; the ingress sets both.
@@ -51,7 +51,7 @@ NETWORK_HASH_START: Final = b"K-Network-Hash: "
 
 # Labels, annotations and API groups of Knative's objects, and the kind of object that they mark.
 #
-# Pure. Sources: Knative pkg/apis/serving/register.go, pkg/networking/constants.go and
+# Sources: Knative pkg/apis/serving/register.go, pkg/networking/constants.go and
 # knative.dev/networking's pkg/apis/networking/register.go.
 
 #: The API group of Revisions, and the path under which an API server lists them.
@@ -99,7 +99,7 @@ def revision_of(obj: Field) -> RevisionID:
 
 # Names of Knative's objects, and of versions of HTTP.
 #
-# Pure. Knative's counterpart: knative.dev/pkg/kmeta/names.go.
+# Knative's counterpart: knative.dev/pkg/kmeta/names.go.
 
 #: Most characters of a DNS label (RFC 1123 section 2.1).
 _LONGEST = 63

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 # Reads IP addresses and ports of objects, and writes them in the form for a connection.
-#
-# The module is pure. It must not know which process has an address.
 
 # Checking an address costs a microsecond, and an event repeats all unchanged addresses.
 _CHECKED_ADDRESSES = 16_384
@@ -78,7 +76,7 @@ def port_named(ports: Field, name: str) -> int:
     """
     for port in ports.items():
         if port["name"].text() == name:
-            return port["port"].whole(minimum=1, maximum=_MAX_PORT, default=0)
+            return port["port"].port()
     return 0
 
 
@@ -215,6 +213,19 @@ class Field:
             self.expected("a name")
         return text
 
+    def one_of(self, words: Collection[str], *, strip: bool = False) -> str:
+        """Return this word; empty if missing or blank. Raises ``ManifestError`` for another word.
+
+        Arguments:
+            strip: whether white space around the word does not count.
+        """
+        text = self.text().strip() if strip else self.text()
+        if not text.strip():
+            return ""
+        if text not in words:
+            self.expected(f"one of {', '.join(words)}")
+        return text
+
     def boolean(self, *, default: bool) -> bool:
         """Return this boolean; ``default`` if missing. Raises ``ManifestError``."""
         if self.value is None:
@@ -231,6 +242,14 @@ class Field:
         if type(self.value) is not int or not minimum <= self.value <= maximum:
             self.expected(f"an integer from {minimum} to {maximum}")
         return self.value
+
+    def port(self, default: int = 0) -> int:
+        """Return this number of a port. Raises ``ManifestError`` for another value."""
+        return self.whole(minimum=1, maximum=_MAX_PORT, default=default)
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of this object. Raises ``ManifestError`` for other values."""
+        return {str(name): self.at(str(name)).text() for name in self.mapping()}
 
 
 class Problems:

@@ -62,30 +62,21 @@ def parse_queue_order(annotations: Field) -> QueueOrder | None:
             wrong values. An empty value is no value.
     """
     problems = Problems()
-    priority = problems.read(lambda: _priority(annotations.at(PRIORITY)))
+    priority = problems.read(lambda: annotations.at(PRIORITY).one_of(NAMES))
     trusts = problems.read(lambda: switch(annotations.at(PRIORITY_TRUST))) or False
     fair_by = problems.read(lambda: _flow(annotations.at(FAIR_BY)))
     shows = problems.read(lambda: switch(annotations.at(FAIR_NAMES))) or False
-    if priority is None and not trusts and fair_by is None:
+    if not (priority or trusts) and fair_by is None:
         return problems.settle(None)
     return problems.settle(
         QueueOrder(
-            has_classes=priority is not None or trusts,
-            priority=NORMAL if priority is None else priority,
+            has_classes=bool(priority) or trusts,
+            priority=NAMES.index(priority) if priority else NORMAL,
             trusts_header=trusts,
             fair_by=fair_by,
             shows_names=shows,
         )
     )
-
-
-def _priority(field: Field) -> int | None:
-    name = field.text()
-    if not name.strip():
-        return None
-    if name not in NAMES:
-        field.expected(f"one of {', '.join(NAMES)}")
-    return NAMES.index(name)
 
 
 def _flow(field: Field) -> FlowKey | None:
@@ -101,8 +92,6 @@ def _flow(field: Field) -> FlowKey | None:
 
 
 # Reads the annotations for requests without a pod: waking, authorization, and waiting clients.
-#
-# Pure. Knative has no counterpart.
 
 WHILE_WAITING: Final = "activator.dev/while-waiting"
 PAGE_AFTER_SECONDS: Final = "activator.dev/page-after-seconds"
@@ -210,7 +199,7 @@ def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None
 
 
 def _wake(annotations: Field) -> WakeRules | None:
-    problems = Problems()
+    problems, asleep = Problems(), annotations.at(ASLEEP_STATUS)
 
     def members(name: str, allows: Callable[[str], object], what: str) -> tuple[bytes, ...]:
         found = problems.read(lambda: _list(annotations.at(name), allows, what)) or ()
@@ -224,7 +213,7 @@ def _wake(annotations: Field) -> WakeRules | None:
         ),
         members(WAKE_NOT_PATHS, _PATH.fullmatch, "a list of paths, as in /health,/metrics"),
         problems.read(lambda: _header(annotations.at(WAKE_REQUIRES_HEADER))) or b"",
-        problems.read(lambda: _status(annotations.at(ASLEEP_STATUS))) or 503,
+        int(problems.read(lambda: asleep.one_of(ASLEEP_STATUSES, strip=True)) or 503),
     )
     return problems.settle(None if rules == WakeRules() else rules)
 
@@ -255,12 +244,7 @@ def switch(field: Field) -> bool:
     Raises:
         ManifestError: it is something else than ``true`` or ``false``.
     """
-    text = field.text()
-    if not text.strip():
-        return False
-    if text not in ("true", "false"):
-        field.expected("one of true, false")
-    return text == "true"
+    return field.one_of(("true", "false")) == "true"
 
 
 def word(field: Field, words: type[_Word]) -> _Word | None:
@@ -269,9 +253,7 @@ def word(field: Field, words: type[_Word]) -> _Word | None:
     Raises:
         ManifestError: it is none of the words.
     """
-    text = field.text().strip()
-    if text and text not in tuple(words):
-        field.expected(f"one of {', '.join(words)}")
+    text = field.one_of(tuple(words), strip=True)
     return words(text) if text else None
 
 
@@ -319,13 +301,6 @@ def _names(field: Field) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(each.lower().encode() for each in names))
 
 
-def _status(field: Field) -> int:
-    text = field.text().strip()
-    if text and text not in ASLEEP_STATUSES:
-        field.expected(f"one of {', '.join(ASLEEP_STATUSES)}")
-    return int(text or 503)
-
-
 def _url(field: Field) -> str:
     text = field.text().strip()
     if not text:
@@ -353,8 +328,7 @@ def _is_url(text: str) -> bool:
 
 # Reads the annotations that choose a revision's policies: pods, limits, order, waiting clients.
 #
-# The module is pure. It knows no load balancing policy by name; ``throttler.balancing`` does.
-# Knative has no counterpart.
+# It knows no load balancing policy by name; ``throttler.balancing`` does.
 
 #: The names of all annotations of this project begin with it.
 PREFIX: Final = "activator.dev/"
@@ -404,7 +378,7 @@ def parse(annotations: Field) -> Policies:
     overflow, adaptive = annotations.at(STICKY_OVERFLOW), annotations.at(ADAPTIVE)
     problems = Problems()
     policies = Policies(
-        problems.read(lambda: _policy(load_balancing)) or "",
+        problems.read(lambda: load_balancing.one_of(POLICIES)) or "",
         problems.read(lambda: _key(hash_key, _HASH_KINDS, _KEYS)),
         problems.read(lambda: _key(annotations.at(STICKY), _STICKY_KINDS, _STICKY_KEYS)),
         problems.read(lambda: word(overflow, Overflow)) or Overflow.OTHER,
@@ -464,15 +438,6 @@ def without_effect(policies: Policies, concurrency: int, setting: str) -> str:
     if not concurrency or policies.adaptive is AdaptiveMode.OFF:
         return ""
     return f"the annotation {ADAPTIVE} has no effect, since {setting} is {concurrency}"
-
-
-def _policy(field: Field) -> str:
-    name = field.text()
-    if not name.strip():
-        return ""
-    if name not in POLICIES:
-        field.expected(f"one of {', '.join(POLICIES)}")
-    return name
 
 
 def _key(field: Field, kinds: tuple[KeyKind, ...], allowed: str) -> HashKey | None:

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from activator.plain.matches import known_target
 from activator.plain.route_table import RouteKey
 from activator.plain.service import BufferedPort, PlainService, Refusal, word_of
 from activator.plain.slices import Slice
-from activator.plain.workloads import KINDS, SHORT_KINDS, PlainWorkload
+from activator.plain.workloads import KINDS, SHORT_KINDS, PlainWorkload, known_target
 
 #: Most names that a sentence lists.
 _SHOWN: Final = 3

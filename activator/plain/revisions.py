@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
-from activator.plain.allotments import Allotment
 from activator.plain.annotations import ChosenProbe, ReadinessPolicy
 from activator.plain.route_table import names_of_others
 from activator.plain.service import BufferedPort, PlainService
-from activator.plain.slices import Condition
+from activator.plain.slices import Allotment, Condition
 from activator.plain.slices import ListedPod as Pod
 from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer
 from throttler.model import (
@@ -131,12 +130,6 @@ def _unseen(workload: PlainWorkload, container: PodContainer | None) -> tuple[Re
     return ReadinessRule.PROBE, ""
 
 
-#: Least seconds between two probes of a pod. A health page of an application may be expensive.
-_INTERVALS: Final[Mapping[ProbeKind, float]] = {
-    ProbeKind.HTTP: 0.05,
-    ProbeKind.TCP: 0.005,
-    ProbeKind.GRPC: 0.005,
-}
 # Names of this module: a member of an enum is slow to find.
 _READY: Final = Condition.READY
 _NOT_READY: Final = Condition.NOT_READY
@@ -195,7 +188,6 @@ def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
             timeout=probe.timeout,
             tls=probe.tls,
             service=probe.service.encode("ascii"),
-            interval=_INTERVALS[kind],
         )
     fields = list(probe.fields)
     hosts = [value for name, value in fields if name.lower() == "host"]
@@ -210,7 +202,6 @@ def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
         host=(hosts[-1] if hosts else probe.host).encode("ascii"),
         timeout=probe.timeout,
         tls=probe.tls,
-        interval=_INTERVALS[kind],
     )
 
 

@@ -15,7 +15,7 @@ from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
 from activator.plain.annotations import KNOWN, PREFIX, Annotations, Route, is_enabled
 from activator.plain.annotations import read as read_annotations
-from activator.plain.matches import Index
+from activator.plain.workloads import Index
 from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.
@@ -23,7 +23,6 @@ PORT: Final = f"{PREFIX}port"
 PODS_SERVICE: Final = f"{PREFIX}pods-service"
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
 
-_MAX_PORT: Final = 65_535
 #: Names of ports that the activator takes by itself, in this order.
 _NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
 #: Protocols of ``appProtocol`` (Kubernetes' standard names, KEP-3726) and of port names.
@@ -152,7 +151,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         identify(obj, "Service"),
         metadata["uid"].text(),
         metadata["creationTimestamp"].text(),
-        {} if is_front else labels(selector),
+        {} if is_front else selector.texts(),
         asks,
         port,
         refused or unclear,
@@ -164,15 +163,6 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         refusal=refusal,
         selects_beside=is_front and bool(selector.mapping()),
     )
-
-
-def labels(selector: Field) -> Mapping[str, str]:
-    """Return the labels of a selector.
-
-    Raises:
-        ManifestError: it is no object, or a label is no text.
-    """
-    return {str(name): selector.at(str(name)).text() for name in selector.mapping()}
 
 
 def _local(spec: Field) -> str:
@@ -241,16 +231,14 @@ def read_port(port: Field) -> BufferedPort:
     Raises:
         ManifestError: a field is wrong.
     """
-    number = port["port"].whole(minimum=1, maximum=_MAX_PORT, default=0)
+    number = port["port"].port()
     target = port["targetPort"]
     name, app_protocol = port["name"].text(), port["appProtocol"].text()
     is_http2 = (app_protocol or name) in _HTTP2
     return BufferedPort(
         name,
         number,
-        target.text()
-        if isinstance(target.value, str)
-        else target.whole(minimum=1, maximum=_MAX_PORT, default=number),
+        target.text() if isinstance(target.value, str) else target.port(default=number),
         AppProtocol.H2C if is_http2 else AppProtocol.HTTP1,
         app_protocol in _TLS,
     )
@@ -324,7 +312,7 @@ def parse_pods_service(obj: object) -> Selecting:
         route = metadata["annotations"].at(f"{PREFIX}route").text()
         if is_enabled(metadata) and route == Route.FRONT.value:
             return Selecting(unfit="which has route front itself")
-        selector = tuple(labels(spec["selector"]).items())
+        selector = tuple(spec["selector"].texts().items())
         targets = tuple((port.name, port.target) for port in map(read_port, spec["ports"].items()))
         return Selecting(selector, targets, "" if selector else "which has no selector")
     except ManifestError as error:

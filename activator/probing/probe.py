@@ -50,6 +50,7 @@ class Probe:
 
     Arguments:
         pod: the pod; its revision describes the probe.
+        pool: the connections to the pod.
         timeout: seconds for the connection, and again for the response on it.
         done: called with the probe, the kind of failure (empty if it passed), and a text.
 
@@ -74,12 +75,15 @@ class Probe:
         "status",
     )
 
-    _pool: ProbePool
-
     def __init__(
-        self, pod: PodTracker, timeout: float, done: Callable[[Probe, str, str], None]
+        self,
+        pod: PodTracker,
+        pool: ProbePool,
+        timeout: float,
+        done: Callable[[Probe, str, str], None],
     ) -> None:
         self.pod = pod
+        self._pool = pool
         self.epoch = pod.epoch
         self.responded = False
         self.sent_at = -inf
@@ -91,16 +95,15 @@ class Probe:
         self.status: int | None = None
         self._body = b""
 
-    def start(self, pool: ProbePool) -> None:
+    def start(self) -> None:
         """Send the probe."""
-        self._pool = pool
         if self._spec.kind is ProbeKind.GRPC:
             self._open_stream()
             return
         # A TCP probe needs a new connection: an open one proves nothing.
-        connection = None if self._spec.kind in _CONNECTS else pool.take()
+        connection = None if self._spec.kind in _CONNECTS else self._pool.take()
         if connection is None:
-            pool.dial(self, self._timeout)
+            self._pool.dial(self, self._timeout)
         else:
             self._send(connection)
 

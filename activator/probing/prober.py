@@ -292,8 +292,8 @@ class PodProber:
         else:
             self._probe_now(schedule)
 
-    def hurry(self, revision: RevisionThrottler) -> None:
-        for pod in revision.backends.unhealthy():
+    def hurry(self, throttler: RevisionThrottler) -> None:
+        for pod in throttler.backends.unhealthy():
             schedule = self._schedules.get(pod)
             if schedule is None or schedule.probe is not None:
                 continue
@@ -381,10 +381,12 @@ class PodProber:
     def _start(self, schedule: Schedule) -> None:
         self.in_flight += 1
         self.attempts += 1
+        pod, timeout = schedule.pod, schedule.next_timeout
         schedule.started = self._driver.clock()
-        self._driver.cold_starts.probe_started(schedule.pod, schedule.started)
-        probe = schedule.probe = Probe(schedule.pod, schedule.next_timeout, self._done)
-        probe.start(self._pools.of(schedule.pod))
+        pool = self._pools.of(pod)
+        self._driver.cold_starts.probe_started(pod, schedule.started)
+        schedule.probe = Probe(pod, pool, timeout, self._done)
+        schedule.probe.start()
 
     def _cancel(self, schedule: Schedule) -> None:
         if schedule.probe is not None:
@@ -449,7 +451,7 @@ class PodProber:
             wanted_for=now - max(oldest.arrived, pod.probe.failing_since) if oldest else None,
             timed_out=timed_out,
             failures=pod.probe.failures,
-            busy=_is_busy(throttler, now),
+            busy=throttler.slots.in_flight > 0 or now - throttler.last_release < BUSY_FOR,
             unwanted=self._frequency,
             bypassed_for=None if bypassed_since is None else now - bypassed_since,
             is_service=pod.is_service,
@@ -477,8 +479,3 @@ class PodProber:
             self._at(schedule, fresh_until)
         else:
             self._probe_now(schedule)
-
-
-def _is_busy(revision: RevisionThrottler, now: float) -> bool:
-    """Return whether the revision has requests in flight, or had some in the last 30 s."""
-    return revision.in_flight > 0 or now - revision.last_release < BUSY_FOR

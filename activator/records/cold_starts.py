@@ -148,7 +148,7 @@ class ColdStart:
 
     def listed(self, now: float) -> None:
         """Record a new list of Kubernetes, if it has a pod that is new since the beginning."""
-        pods = self.throttler.pods() if self.throttler is not None else ()
+        pods = self.throttler.backends.pods.values() if self.throttler is not None else ()
         if ColdStartPhase.ADDRESS not in self.seen and any(
             pod.listed_at > self.began for pod in pods
         ):

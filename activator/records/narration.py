@@ -436,7 +436,7 @@ class Narration:
             what = {
                 "was": _bounded(before.capacity),
                 "capacity": _bounded(after.capacity),
-                "inFlight": revision.in_flight,
+                "inFlight": revision.slots.in_flight,
             }
             self._events.publish(EventKind.CAPACITY_CHANGED, revision.revision.id, what)
 
@@ -513,9 +513,9 @@ def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None 
     """Return the state of a revision: of the given pods, else of all its pods."""
     if revision is None:
         return _Seen({}, 0)
-    wanted = list(revision.pods() if pods is None else pods)
-    if revision.service is not None:
-        wanted.append(revision.service)
+    wanted = list(revision.backends.pods.values() if pods is None else pods)
+    if revision.backends.service.tracker is not None:
+        wanted.append(revision.backends.service.tracker)
     # Not _listed_as_ready: the call would cost more than the rest, for 1,000 pods twice an event.
     seen = {pod: (pod.state, pod.ready and pod.state not in _LEAVING) for pod in wanted}
     return _Seen(seen, revision.capacity())
@@ -533,7 +533,7 @@ def _listing(pod: PodTracker, was: _Look | None) -> str:
 
 def _listed(revision: RevisionThrottler) -> str:
     """Return how many pods Kubernetes lists for a revision."""
-    listed = [pod for pod in revision.pods() if pod.state not in _LEAVING]
+    listed = [pod for pod in revision.backends.pods.values() if pod.state not in _LEAVING]
     ready = sum(pod.ready for pod in listed)
     if not listed:
         return "Kubernetes now lists no pod"

@@ -24,7 +24,7 @@ from activator.scale import scaler as scalers
 from activator.scale.http_server import AddressError
 from activator.scale.scaler import ScalerProcess
 from activator.scale.settings import ScaleSettings
-from activator.tls.files import TlsFileError
+from activator.tls.certificates import TlsFileError
 
 logger = logging.getLogger(__name__)
 

@@ -31,9 +31,8 @@ from activator.scale.board import Board, Published
 from activator.scale.part import Part, PartContext
 from activator.scale.reports.load import ServiceName
 from activator.scale.settings import ScaleSettings
-from activator.tls.certificates import CertificateError
-from activator.tls.files import FileTls, TlsFileError, tls_files
-from activator.tls.files import context as tls_context
+from activator.tls.certificates import CertificateError, FileTls, TlsFileError, tls_files
+from activator.tls.certificates import context as tls_context
 
 GROUP: Final = "external.metrics.k8s.io"
 GROUP_VERSION: Final = f"{GROUP}/v1beta1"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Owner, Route
-from activator.plain.matches import Index
+from activator.plain.workloads import Index
 from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext

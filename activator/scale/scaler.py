@@ -17,7 +17,7 @@ from typing import Final
 from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus

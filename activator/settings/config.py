@@ -255,7 +255,7 @@ class Settings:
     dialect: tuple[str, ...] = _without_demo(
         values.choices("knative", "services", "keda"), "ACTIVATOR_DIALECT", CLUSTER, REPLACED,
         "Objects that describe the applications: knative reads Revisions, services reads "
-        "annotated Services, keda reads the objects of the KEDA HTTP add-on. With knative and "
+        "annotated Services, keda reads HTTPScaledObjects and InterceptorRoutes. With knative and "
         "another one, a cluster may lack Knative.",
         "A drop-in for Knative's activator must not take other Services. A folder may have both "
         "kinds of objects.",

@@ -252,7 +252,7 @@ class Collection(Generic[L, P]):
         entries = {entry.throttler: entry for entry in list(driver.entries)}
         for throttler in list(driver.throttler):
             entry = entries.get(throttler)
-            if entry is not None or throttler.pods() or not throttler.idle:
+            if entry is not None or throttler.backends.pods.values() or not throttler.idle:
                 self._rows.append(self._row(throttler, entry))
             yield self._writer.nothing
 
@@ -434,7 +434,7 @@ class Collection(Generic[L, P]):
             yield method not in f.METHODS, labels, record
 
     def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
-        writer, service = self._writer, row.throttler.service
+        writer, service = self._writer, row.throttler.backends.service.tracker
         secure = self._sources.pools.tls is not None
         for (pod, method, minor, status), record in list(counters.client.items()):
             host, _, port = pod.rpartition(":")
@@ -487,7 +487,7 @@ def _queued(row: _Row[L]) -> int:
 
 
 def _active(row: _Row[L]) -> int:
-    return row.throttler.in_flight
+    return row.throttler.slots.in_flight
 
 
 def _by_class(row: _Row[L]) -> Mapping[str, int]:
@@ -552,13 +552,13 @@ def _with_room(row: _Row[L]) -> float:
 
 
 def _by_cluster_ip(row: _Row[L]) -> int:
-    service = row.throttler.service
+    service = row.throttler.backends.service.tracker
     return int(service is not None and service.in_use)
 
 
 def _pods(row: _Row[L]) -> Mapping[str, int]:
     count = dict.fromkeys((state.value for state in STATES), 0)
-    for pod in row.throttler.pods():
+    for pod in row.throttler.backends.pods.values():
         count[pod.state.value] += 1
     return count
 

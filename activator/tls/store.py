@@ -22,10 +22,11 @@ from activator.tls.certificates import (
     HTTP2,
     ServerContext,
     ServerTls,
+    TlsFileError,
+    TlsFiles,
     dns_names,
     server_context,
 )
-from activator.tls.files import TlsFileError, TlsFiles
 
 logger = logging.getLogger(__name__)
 

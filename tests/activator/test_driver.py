@@ -73,7 +73,7 @@ class World:
         self.driver.set_endpoints(revision, {AppProtocol.HTTP1: endpoints})
 
     def pass_probe(self, revision: RevisionThrottler) -> None:
-        for pod in list(revision.pods()):
+        for pod in list(revision.backends.pods.values()):
             self.driver.probe_passed(pod, pod.epoch)
 
     def ask(self, revision: RevisionThrottler, name: str, within: float = 300.0) -> Request:
@@ -167,7 +167,7 @@ async def test_slow_start_widens_in_time_without_any_event() -> None:
     requests = [world.ask(revision, str(number)) for number in range(3 * SLOW_START)]
     world.list_pods(["10.0.0.1:8012"])
     world.pass_probe(revision)
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     assert pod.in_flight == SLOW_START
 
     moments = []
@@ -191,7 +191,7 @@ async def test_changes_are_carried_out_pods_first_then_ends_then_beginnings() ->
     world = World()
     revision = world.revision(container_concurrency=1)
     world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
-    gone, probed = sorted(revision.pods(), key=lambda pod: pod.address)
+    gone, probed = sorted(revision.backends.pods.values(), key=lambda pod: pod.address)
     expired, assigned = (world.ask(revision, name) for name in ("expired", "assigned"))
     world.told.clear()
 
@@ -260,7 +260,7 @@ async def test_requeued_request_that_is_the_only_waiter_hurries_the_prober_and_e
     world.list_pods(["10.0.0.1:8012"])
     world.pass_probe(revision)
     request = world.ask(revision, "only", within=9.0)
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     world.driver.connect_failed(pod, "connection refused")
     world.driver.requeue(revision, request.ticket, world.loop.time())
     assert ("hurry", APP) in world.told
@@ -282,7 +282,7 @@ async def test_results_of_probes_of_an_earlier_epoch_change_nothing() -> None:
     world = World()
     revision = world.revision()
     world.list_pods(["10.0.0.1:8012"])
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     before = pod.epoch
     world.pass_probe(revision)
     world.driver.probe_failed(pod, pod.epoch, "refused")
@@ -368,10 +368,10 @@ async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
     revision = world.revision()
     world.driver.set_service(APP, {AppProtocol.HTTP1: "10.96.0.5:80"})
     world.list_pods(["10.0.0.1:8012"])
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     caplog.clear()
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
-    service = revision.service
+    service = revision.backends.service.tracker
     assert service is not None
     assert ("probe", service.address) in world.told
     world.driver.probe_passed(service, service.epoch)

@@ -17,7 +17,7 @@ import trustme
 from activator.runtime import Runtime
 from activator.servers import Servers
 from activator.settings.config import load
-from activator.tls.files import TlsFileError
+from activator.tls.certificates import TlsFileError
 from tests.activator.keda.objects import scaled
 from tests.activator.proxy.world import until
 from tests.activator.tls.test_store import write

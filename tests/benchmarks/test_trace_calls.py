@@ -11,7 +11,7 @@ from activator.build import Build, running
 from benchmarks.trace_calls import WAYS, count
 
 #: The most files and switches of each way. They may only fall.
-MOST = {"get": (17, 38), "grpc": (18, 66), "held": (51, 202), "scale": (27, 120)}
+MOST = {"get": (16, 35), "grpc": (17, 60), "held": (44, 172), "scale": (27, 120)}
 
 
 @pytest.mark.skipif(running() is Build.COMPILED, reason="the compiled build has no calls to trace")

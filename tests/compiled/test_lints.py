@@ -214,15 +214,18 @@ def test_a_class_that_inherits_from_a_compiled_one(text, caught):
 @pytest.mark.parametrize(
     ("text", "caught"),
     [
-        ("from throttler import sticky as module\nset(module, 'MOST', 3)", False),
-        ("from throttler import sticky as module\nm.setattr(module, 'MOST', 3)", True),
-        ('from throttler import sticky as module\nm.setattr(\n    module, "MOST", 3)', True),
-        ("from throttler import sticky as module\nm.setattr(module, 'MOST', 3)  # pure: a", False),
-        ("from throttler import sticky as module\nm.setattr(module, 'MOST', 3)  # pure:", True),
-        ("from throttler import sticky as module\nm.setattr(module, 'OTHER', 3)", False),
+        ("from throttler import rendezvous as module\nset(module, 'MOST', 3)", False),
+        ("from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)", True),
+        ('from throttler import rendezvous as module\nm.setattr(\n    module, "MOST", 3)', True),
+        (
+            "from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)  # pure: a",
+            False,
+        ),
+        ("from throttler import rendezvous as module\nm.setattr(module, 'MOST', 3)  # pure:", True),
+        ("from throttler import rendezvous as module\nm.setattr(module, 'OTHER', 3)", False),
         ("from throttler import ticket as module\nm.setattr(module, 'MOST', 3)", False),
     ],
 )
 def test_a_final_constant_that_a_test_replaces(text, caught):
-    compiled = {"throttler.sticky": "MOST: Final = 5\nOTHER = 6\n"}
+    compiled = {"throttler.rendezvous": "MOST: Final = 5\nOTHER = 6\n"}
     assert bool(lints.replaced_constants(text, compiled)) is caught

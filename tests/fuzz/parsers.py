@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from activator.proxy.client.heads_in_progress import HeadBudget, HeadInProgress
 from activator.proxy.client.http2 import request_of
 from activator.proxy.exchange import translation
-from activator.proxy.exchange.lookup import contradiction
+from activator.proxy.exchange.exchange import contradiction
 from activator.proxy.exchange.observers import lines_to_send
 from activator.proxy.exchange.retry import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields

@@ -30,23 +30,23 @@ def usable(fed: Fed) -> list[PodTracker]:
     suffices = fed.spec.probe_suffices
     found = [
         pod
-        for pod in fed.real.pods()
-        if pod.state is PodState.HEALTHY and (pod.ready or suffices) and fed.real.reach.pods
+        for pod in fed.real.backends.pods.values()
+        if pod.state is PodState.HEALTHY and (pod.ready or suffices) and fed.real.config.reach.pods
     ]
     return sorted(found, key=lambda pod: pod.endpoint)
 
 
 def by_service(fed: Fed) -> bool:
     """Return whether requests go to the ClusterIP of the Service."""
-    service = fed.real.service
+    service = fed.real.backends.service.tracker
     return service is not None and service.state is PodState.HEALTHY
 
 
 def in_reach(fed: Fed) -> list[PodTracker]:
     """Return the pods that get requests of this activator, or the ClusterIP."""
     if by_service(fed):
-        assert fed.real.service is not None
-        return [fed.real.service]
+        assert fed.real.backends.service.tracker is not None
+        return [fed.real.backends.service.tracker]
     if fed.real.passes_on and fed.real.peer.tracker is not None:
         return [fed.real.peer.tracker]
     return [pod for pod in usable(fed) if pod.in_use]
@@ -83,10 +83,10 @@ def check_reach(fed: Fed, borrow: bool) -> None:
 
 def check_service(fed: Fed, seen: dict[PodTracker, Seen], began: bool) -> None:
     """The ClusterIP serves only where no pod can be reached, and begins only with a mesh."""
-    if fed.real.service is None:
+    if fed.real.backends.service.tracker is None:
         return
-    reach = fed.real.reach
-    listed = [pod for pod in fed.real.pods() if pod.state is not PodState.DRAINING]
+    reach = fed.real.config.reach
+    listed = [pod for pod in fed.real.backends.pods.values() if pod.state is not PodState.DRAINING]
     assert reach.service
     assert any(pod.ready for pod in listed)
     if reach.pods:
@@ -101,7 +101,11 @@ def check_known(fed: Fed, ledger: Ledger, others: set[Endpoint], claimed: set[En
     Arguments:
         others: what other revisions list; claimed: what the last event listed for one of them.
     """
-    live = {pod.endpoint for pod in fed.real.pods() if pod.state is not PodState.DRAINING}
+    live = {
+        pod.endpoint
+        for pod in fed.real.backends.pods.values()
+        if pod.state is not PodState.DRAINING
+    }
     assert live <= set(fed.listed)
     for endpoint in live - others:
         assert endpoint.address not in {one.address for one in claimed}, f"{endpoint} is replaced"
@@ -112,7 +116,7 @@ def check_known(fed: Fed, ledger: Ledger, others: set[Endpoint], claimed: set[En
         elsewhere = {one.address for one in others}
         expected = staying if live & staying else set(fed.listed)
         assert all(one.address in elsewhere for one in expected - live)
-    for pod in fed.real.pods():
+    for pod in fed.real.backends.pods.values():
         if pod.state is PodState.DRAINING:
             assert ledger.count(pod), f"{pod.endpoint} drains without a request"
         else:
@@ -124,7 +128,7 @@ def half_is_left(fed: Fed) -> bool:
     """Return whether at most half of the pods are ejected or would be."""
     outliers = fed.real.backends.outliers
     others = [pod for pod in usable(fed) if pod not in outliers]
-    return sum(pod in outliers for pod in fed.real.pods()) <= len(others)
+    return sum(pod in outliers for pod in fed.real.backends.pods.values()) <= len(others)
 
 
 # Requests.
@@ -221,7 +225,7 @@ def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
     counts = Counter(ticket.priority for ticket in ranked)
     assert real.breaker.counts.by_priority == [counts[n] for n in range(3)]
     mine = [pod for pod in ledger.held.values() if pod.config.revision.id == real.revision.id]
-    assert found.in_flight == real.in_flight == len(mine)
+    assert found.in_flight == real.slots.in_flight == len(mine)
     expected = real.expected_wait(now)
     assert expected is None or expected >= 0
     assert expected == 0 or not room
@@ -233,12 +237,14 @@ def check_capacity(fed: Fed) -> None:
     found, limit = fed.real.statistics(), fed.spec.container_concurrency
     assert fed.deleted or (found.share.index, found.share.count) == fed.share
     if by_service(fed):
-        assert fed.real.service is not None
-        ready = sum(p.ready for p in fed.real.pods() if p.state is not PodState.DRAINING)
+        assert fed.real.backends.service.tracker is not None
+        ready = sum(
+            p.ready for p in fed.real.backends.pods.values() if p.state is not PodState.DRAINING
+        )
         share = max(limit * ready // max(fed.share[1], 1), 1)
         assert found.capacity == (share if limit else UNLIMITED)
         assert found.in_reach == 0
-        assert not limit or fed.real.service.limit == share
+        assert not limit or fed.real.backends.service.tracker.limit == share
     else:
         assert found.in_reach == len(in_reach(fed))
         assert found.capacity == min(found.in_reach * (limit or UNLIMITED), UNLIMITED)
@@ -246,7 +252,7 @@ def check_capacity(fed: Fed) -> None:
 
 def check_time(throttler: Throttler, feds: list[Fed], ledger: Ledger, now: float) -> None:
     """The next timer is due before a deadline passes, and soon while a limit may grow."""
-    due = throttler.next_due()
+    due = throttler.deadlines.next_due()
     if ledger.queued:
         assert due is not None
         assert due <= min(ticket.deadline for ticket in ledger.queued)
@@ -275,10 +281,10 @@ def check_shed(fed: Fed, ledger: Ledger, ticket: Ticket, expected: float, now: f
 def check_reason(fed: Fed, lost: bool) -> Reason:
     """Return the reason why requests wait; it and its detail are true."""
     reason, detail = waiting_reason(fed.real, lost)
-    listed = [pod for pod in fed.real.pods() if pod.state is not PodState.DRAINING]
-    used, reach = in_reach(fed), fed.real.reach
+    listed = [pod for pod in fed.real.backends.pods.values() if pod.state is not PodState.DRAINING]
+    used, reach = in_reach(fed), fed.real.config.reach
     errors = {f"{pod.address}: {pod.probe.error}" for pod in listed if pod.probe.error}
-    if (service := fed.real.service) is not None and service.probe.error:
+    if (service := fed.real.backends.service.tracker) is not None and service.probe.error:
         told = f"ClusterIP {service.address}: {service.probe.error}"
         errors |= {told} | {f"{error}; {told}" for error in errors}
     if used or reason is Reason.AT_CAPACITY:

@@ -263,7 +263,7 @@ class Steps(Walk):
     def refuse(self, a: int, b: int) -> None:
         """All pods of a revision respond at once as a mesh would."""
         fed = self.feds.get(IDS[a % 2])
-        for pod in list(fed.real.pods()) if fed else []:
+        for pod in list(fed.real.backends.pods.values()) if fed else []:
             self.fail_probe((pod, pod.epoch, self.step), (None, 503)[b % 2])
             self.check()
 
@@ -409,7 +409,7 @@ class Steps(Walk):
 
     def later(self, a: int, b: int) -> None:
         """Time passes; the timer may be late, so that other steps come before it."""
-        due = self.throttler.next_due()
+        due = self.throttler.deadlines.next_due()
         if a % 3 == 0 and due is not None:
             self.now = max(self.now, due)
         else:
@@ -452,7 +452,7 @@ class Steps(Walk):
         assert self.throttler.total.depth == self.throttler.total.bytes == 0
         assert list(self.throttler) == []
         self.throttler.run_due(self.now + 1)
-        assert self.throttler.next_due() is None
+        assert self.throttler.deadlines.next_due() is None
         for ticket in self.tickets:
             assert [s.value in ENDS for s in self.tickets.states(ticket)].count(True) == 1
 

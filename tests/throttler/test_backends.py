@@ -98,14 +98,14 @@ def test_a_pod_that_terminates_gets_no_new_requests_and_finishes_its_own() -> No
     assert waiting.state is QUEUED
     running = first if first.pod is pods[1] else second
     assert one.release(running) == []
-    assert [pod.address for pod in one.throttler.pods()] == [A]
+    assert [pod.address for pod in one.throttler.backends.pods.values()] == [A]
 
 
 @pytest.mark.parametrize("other", ["ready", "not ready"])
 def test_a_pod_that_terminates_waits_behind_any_other_pod(other: str) -> None:
     one = One(1)
     one.set_endpoints([A] if other == "ready" else [], [] if other == "ready" else [A], [B])
-    assert [pod.address for pod in one.throttler.pods()] == [A]
+    assert [pod.address for pod in one.throttler.backends.pods.values()] == [A]
 
 
 def test_pods_that_terminate_serve_on_without_a_probe_while_there_is_no_other() -> None:
@@ -113,7 +113,7 @@ def test_pods_that_terminate_serve_on_without_a_probe_while_there_is_no_other() 
     one.healthy([A, B])
     changes = one.set_endpoints([], [], [A, B])
     assert changes.probe == changes.gone == []
-    assert {request.pod for request in one.requests(2)} == set(one.throttler.pods())
+    assert {request.pod for request in one.requests(2)} == set(one.throttler.backends.pods.values())
     one.set_endpoints([], ["10.0.0.9:8012"], [A, B])
     assert one.request().state is QUEUED
 
@@ -137,7 +137,7 @@ def test_a_pod_is_not_probed_where_kubernetes_alone_decides() -> None:
     assert changes.probe == []
     assert waiting.state is QUEUED
     many.set_endpoints([A])
-    (pod,) = many.find().pods()
+    (pod,) = many.find().backends.pods.values()
     assert waiting.pod is pod
     assert not pod.wants_probe
     assert many.find().connect_failed(pod, "refused", 0.0) is not None

@@ -198,7 +198,7 @@ def test_without_a_limit_no_pod_is_left_to_others() -> None:
     one = One(0, borrow=False)
     one.healthy(addresses(3))
     one.throttler.set_share(ActivatorShare(1, 2), one.now)
-    assert all(pod.in_share for pod in one.throttler.pods())
+    assert all(pod.in_share for pod in one.throttler.backends.pods.values())
 
 
 ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1, 2)
@@ -267,5 +267,5 @@ def test_what_is_written_out_is_what_requests_get(pods: int, count: int, borrow:
         one.throttler.set_share(ActivatorShare(index, count), one.now)
         one.requests(2 * pods + 1)
         terms = one.throttler.capacity_terms()
-        assert one.throttler.in_flight == terms.capacity == one.throttler.capacity()
+        assert one.throttler.slots.in_flight == terms.capacity == one.throttler.capacity()
         assert f"= {terms.capacity}" in terms.sentence

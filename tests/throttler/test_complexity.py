@@ -167,7 +167,7 @@ def test_a_request_costs_the_same_with_one_revision_and_with_two_thousand() -> N
             ticket = Ticket(OWNER, 60.0)
             throttler.admit(ticket, 1.0)
             throttler.cancel(ticket, 1.0)
-            many.throttler.next_due()
+            many.throttler.deadlines.next_due()
 
         serve()
         return instructions(serve)

@@ -90,7 +90,7 @@ def test_pods_that_come_and_go_are_followed() -> None:
     one.set_endpoints(addresses(2, first=1))
     for ticket in running:
         one.release(ticket)
-    assert [pod.in_flight for pod in one.throttler.pods()].count(0) == 1
+    assert [pod.in_flight for pod in one.throttler.backends.pods.values()].count(0) == 1
 
 
 @unhurried

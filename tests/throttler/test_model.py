@@ -31,13 +31,6 @@ def test_a_service_is_written_without_its_kind() -> None:
     assert str(RevisionID("default", "hello", RevisionKind.SERVICE)) == "default/hello"
 
 
-def test_a_list_counts_pods_that_terminate() -> None:
-    a, b = Endpoint("10.0.0.1:8080"), Endpoint("10.0.0.2:8080")
-    assert not ListedEndpoints()
-    assert len(ListedEndpoints(frozenset((a,)), terminating=frozenset((b,)))) == 2
-    assert ListedEndpoints(terminating=frozenset((b,)))
-
-
 @pytest.mark.parametrize(
     ("protocol", "port"), [(AppProtocol.HTTP1, "http"), (AppProtocol.H2C, "http2")]
 )

@@ -313,7 +313,7 @@ def test_responses_of_the_cluster_ip_count_for_no_pod() -> None:
     one = One(1, service="10.96.0.5:80")
     one.set_endpoints([A])
     one.failed(one.pod(A), 503)
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     one.passed(service)
     bad(one, service, untouched=True, times=10)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.throttler.world import H2C, HTTP1, NAME, Many, endpoints, revision
 from throttler.model import Endpoint, ListedEndpoints, RevisionID
-from throttler.owners import AddressOwners
 from throttler.pod import PodState
+from throttler.throttler import AddressOwners
 
 OTHER = RevisionID("elsewhere", "theirs-00001")
 A, B = "10.0.0.1:8012", "10.0.0.2:8012"
@@ -20,7 +20,11 @@ def two() -> Many:
 
 
 def known(many: Many, id: RevisionID = NAME) -> set[Endpoint]:
-    return {pod.endpoint for pod in many.find(id).pods() if pod.state is not PodState.DRAINING}
+    return {
+        pod.endpoint
+        for pod in many.find(id).backends.pods.values()
+        if pod.state is not PodState.DRAINING
+    }
 
 
 def test_an_address_that_another_revision_lists_is_lost_at_once_and_its_pool_with_it() -> None:

@@ -41,7 +41,7 @@ def serve(one: One, seconds: dict[PodTracker, float], count: int) -> Counter[int
 def at(pod: PodTracker, one: One) -> Ticket:
     """Return a request that a pod has; other pods may have some, too."""
     while (ticket := admit(one)).pod is not pod:
-        assert one.throttler.in_flight < 1000
+        assert one.throttler.slots.in_flight < 1000
     return ticket
 
 

@@ -111,7 +111,7 @@ def test_kubernetes_word_is_enough_where_the_activator_does_not_probe() -> None:
         revision(1, readiness=ReadinessRule.NO_PROBE, behind_queue_proxy=False), 0.0
     )
     many.set_endpoints([A], [B])
-    a, b = sorted(many.find().pods(), key=lambda pod: pod.address)
+    a, b = sorted(many.find().backends.pods.values(), key=lambda pod: pod.address)
     assert (said(a), said(b)) == (("use", "no-probe"), ("wait", "no-probe"))
     many.find().connect_failed(a, "refused", 0.0)
     assert said(a) == ("wait", "probe-failed")
@@ -128,7 +128,7 @@ def test_a_pod_that_terminates_is_the_last_resort() -> None:
 def test_pods_behind_a_mesh_are_left_to_the_cluster_ip() -> None:
     one = One(1, mode=MeshMode.ENABLED, service=VIP)
     one.set_endpoints([A])
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     assert said(one.pod(A)) == ("leave", "mesh")
     assert said(service) == ("wait", "awaiting-probe")
@@ -192,7 +192,7 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
             one = One(2, mode=mode, probe_suffices=suffices, service=VIP, borrow=suffices)
             for _ in range(400):
                 _step(one, draw)
-                for pod in one.throttler.pods():
+                for pod in one.throttler.backends.pods.values():
                     found = verdict(pod)
                     assert found in VERDICTS
                     assert (found.decision is PodDecision.USE) == pod.in_use
@@ -202,7 +202,7 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
 
 def _step(one: One, draw: random.Random) -> None:
     """Let one event happen."""
-    pods = list(one.throttler.pods())
+    pods = list(one.throttler.backends.pods.values())
     pod = draw.choice(pods) if pods else None
     what = draw.randrange(5)
     if what == 0 or pod is None:
@@ -215,5 +215,5 @@ def _step(one: One, draw: random.Random) -> None:
         one.failed(pod)
     elif what == 3:
         one.throttler.set_share(ActivatorShare(draw.randrange(-1, 2), 2), one.now)
-    elif one.throttler.in_flight < 3:
+    elif one.throttler.slots.in_flight < 3:
         one.request()

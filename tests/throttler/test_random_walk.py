@@ -19,7 +19,7 @@ from throttler import backends as backends_module
 from throttler import pod as pod_module
 from throttler import ranked_queue as ranked_queue_module
 from throttler import request_policies as policies_module
-from throttler import silence as silence_module
+from throttler import slots as slots_module
 from throttler.balancing import POLICIES
 from throttler.reason import Reason
 
@@ -125,7 +125,7 @@ def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive_module, "SAMPLES", 1)
     monkeypatch.setattr(adaptive_module, "WINDOW", 0.0)
     monkeypatch.setattr(backends_module, "PROOF_LASTS", SHORT_PROOF)
-    monkeypatch.setattr(silence_module, "SILENT_AFTER", SHORT_SILENCE)
+    monkeypatch.setattr(slots_module, "SILENT_AFTER", SHORT_SILENCE)
 
 
 def keeps_the_invariants(seed: int, *, parks: bool = False) -> Steps:

@@ -96,10 +96,10 @@ def test_all_activators_agree_whatever_came_before() -> None:
     other.healthy(listed)
     other.set_endpoints(addresses(5, first=20))
     for address in chance.sample(addresses(40), 40):
-        there = {pod.address for pod in other.throttler.pods()}
+        there = {pod.address for pod in other.throttler.backends.pods.values()}
         other.healthy(sorted(there | {address}))
     for address in addresses(60)[40:]:
-        there = {pod.address for pod in other.throttler.pods()}
+        there = {pod.address for pod in other.throttler.backends.pods.values()}
         other.healthy(sorted(there | {address}))
         other.set_endpoints(sorted(there))
     assert pods_for(plain, range(5000)) == pods_for(other, range(5000))

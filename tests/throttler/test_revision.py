@@ -54,7 +54,7 @@ class TestAdmission:
         assert one.release(tickets[1]) == [tickets[3]]
         assert one.release(tickets[3]) == [tickets[4]]
         assert one.release(tickets[0]) == []
-        assert one.throttler.in_flight == 2
+        assert one.throttler.slots.in_flight == 2
 
     def test_with_a_low_limit_one_pod_is_filled_before_the_next(self) -> None:
         one = One(3)
@@ -132,7 +132,7 @@ class TestLeaving:
         running, waiting = one.requests(2)
         one.release(running)
         assert one.throttler.cancel(running, one.now) is None
-        assert one.throttler.in_flight == 1
+        assert one.throttler.slots.in_flight == 1
         assert waiting.state is ASSIGNED
 
     @pytest.mark.untraced
@@ -225,7 +225,7 @@ class TestPods:
         waiting = one.request()
         assert waiting.pod is None
         assert some(one.throttler.release(running, one.now)).gone == [pod]
-        assert (pod.state, list(one.throttler.pods())) == (PodState.GONE, [])
+        assert (pod.state, list(one.throttler.backends.pods.values())) == (PodState.GONE, [])
 
     def test_an_idle_pod_that_leaves_is_gone_at_once_and_once_only(self) -> None:
         one = One(2)
@@ -488,10 +488,12 @@ class TestSlices:
             one = One(1, borrow=False)
             for known in (order[:1], order):
                 one.set_endpoints([Endpoint(A, uid) for uid in known])
-            for pod in list(one.throttler.pods()):
+            for pod in list(one.throttler.backends.pods.values()):
                 one.passed(pod)
             one.throttler.set_share(ActivatorShare(1, 2), one.now)
-            assert [p.endpoint.uid for p in one.throttler.pods() if p.in_share] == ["y"]
+            assert [p.endpoint.uid for p in one.throttler.backends.pods.values() if p.in_share] == [
+                "y"
+            ]
 
     @pytest.mark.parametrize(
         ("container_concurrency", "pods", "index", "count", "capacity"),
@@ -582,7 +584,7 @@ class TestSlowStart:
         assert released == [64, 64, 128, 256, 512, 1024, 2048, 904]
         assert one.now - start == pytest.approx(7 * SLOW_START_STEP)
         assert all(t.state is ASSIGNED for t in tickets)
-        assert one.slow_starts == set()
+        assert one.deadlines.slow_starts == set()
 
     def test_responses_free_slots_without_waiting_for_a_step(self) -> None:
         one = One(0)
@@ -601,7 +603,7 @@ class TestSlowStart:
         one.request()
         assert due == [None, None]
         assert one.raise_at == one.now + SLOW_START_STEP
-        assert one.slow_starts == {one.throttler.queue.slow_start}
+        assert one.deadlines.slow_starts == {one.throttler.queue.slow_start}
 
     def test_a_pod_that_comes_back_to_health_starts_slowly_again(self) -> None:
         one = One(0, depth=10_000)
@@ -622,7 +624,7 @@ class TestSlowStart:
         assert one.throttler.raise_limits(one.now).assigned == []
         assert pod.limit == 10
         assert one.throttler.queue.slow_start.at is None
-        assert not one.slow_starts
+        assert not one.deadlines.slow_starts
         for ticket in tickets[:55]:
             one.release(ticket)
         assert pod.in_flight == 10

@@ -19,7 +19,7 @@ def probed(changes: Changes | None) -> list[str]:
 
 
 def service(one: One) -> PodTracker:
-    tracker = one.throttler.service
+    tracker = one.throttler.backends.service.tracker
     assert tracker is not None
     return tracker
 
@@ -39,7 +39,7 @@ class TestAuto:
         one = One(1, service=VIP)
         one.set_endpoints([A, B], [C])
         assert probed(one.failed(one.pod(A), None)) == []
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
         assert probed(one.failed(one.pod(B), 503)) == [VIP]
         assert service(one).is_service
 
@@ -63,7 +63,7 @@ class TestAuto:
         one.set_endpoints([A], [B])
         one.failed(one.pod(B), status)
         assert probed(one.failed(one.pod(A))) == []
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
 
     def test_a_later_probe_may_disprove_a_pods_proof(self) -> None:
         """Another server may have sent its first 404, before the pod had the address."""
@@ -78,7 +78,7 @@ class TestAuto:
         running = one.request()
         changes = one.failed(one.pod(A), 404)
         assert changes is not None
-        assert (one.throttler.service, changes.gone) == (None, [])
+        assert (one.throttler.backends.service.tracker, changes.gone) == (None, [])
         assert one.request().state is QUEUED
         assert running.state is ASSIGNED, "requests in flight finish"
         gone = one.throttler.release(running, one.now)
@@ -91,7 +91,9 @@ class TestAuto:
         for _ in range(100):
             assert one.failed(one.pod(A), 503) is None
         one.set_endpoints([A])
-        assert one.throttler.service is None, "it is probed again, now that it is ready"
+        assert one.throttler.backends.service.tracker is None, (
+            "it is probed again, now that it is ready"
+        )
         assert probed(one.failed(one.pod(A), 503)) == [VIP]
 
     def test_it_is_not_probed_while_any_pod_is_usable(self) -> None:
@@ -99,13 +101,13 @@ class TestAuto:
         one.set_endpoints([A, B])
         one.passed(one.pod(A))
         one.failed(one.pod(B))
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
 
     def test_it_is_not_probed_for_pods_that_are_not_ready(self) -> None:
         one = One(1, service=VIP)
         one.set_endpoints([], [A])
         one.failed(one.pod(A))
-        assert one.throttler.service is None, "nothing is behind it"
+        assert one.throttler.backends.service.tracker is None, "nothing is behind it"
 
     def test_the_first_pod_that_passes_has_the_requests_back(self) -> None:
         one = meshed(pods=(A, B))
@@ -113,7 +115,7 @@ class TestAuto:
         changes = one.passed(one.pod(B))
         assert changes is not None
         assert changes.service is there.pod
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
         assert probed(changes) == [A], "the others may be back as well"
         assert one.request().pod is one.pod(B)
         assert there.state is ASSIGNED
@@ -187,7 +189,7 @@ class TestProof:
         for _ in range(599):
             assert one.failed(pod, status) is None
             one.now += 0.1
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
         one.passed(pod)
         assert waiting.pod is pod
 
@@ -199,7 +201,7 @@ class TestProof:
         one.set_endpoints([A, C], [] if ready else [B])
         for address in (A, C, A, C):
             one.failed(one.pod(address))
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
 
     def test_it_ends_with_a_probe_that_fails_a_minute_after_the_first(self) -> None:
         """A mesh, or a network policy, may have been switched on during the pod's life."""
@@ -213,7 +215,9 @@ class TestProof:
         one.passed(service(one))
         assert one.request().pod is service(one)
         one.passed(pod)
-        assert one.throttler.service is None, "and a passed probe starts a new proof"
+        assert one.throttler.backends.service.tracker is None, (
+            "and a passed probe starts a new proof"
+        )
         one.failed(pod)
         assert probed(one.failed(pod)) == []
 
@@ -238,7 +242,7 @@ class TestProof:
         one.set_endpoints([A])
         one.now += 2
         assert one.failed(pod) is None
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
 
     def test_new_pods_have_to_prove_it_themselves(self) -> None:
         one = One(1, service=VIP)
@@ -313,7 +317,7 @@ class TestNever:
         one.throttler.connect_failed(one.pod(A), "refused", one.now)
         for pod in (A, B):
             one.failed(one.pod(pod), None)
-        assert one.throttler.service is None
+        assert one.throttler.backends.service.tracker is None
         one.passed(one.pod(B))
         assert one.request().pod is one.pod(B), "enabled and addressable serves, too"
 
@@ -487,5 +491,5 @@ class TestModes:
         deleted.release(running, many.now)
         many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
         many.throttler.set_revision(revision(), many.now)
-        assert many.find().reach == REACH[MeshMode.ENABLED, False]
+        assert many.find().config.reach == REACH[MeshMode.ENABLED, False]
         assert many.request().pod is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
-from throttler import silence as silence_module
+from throttler import slots as slots_module
 from throttler.model import REACH, MeshMode, RevisionID
 from throttler.pod import PodState, PodTracker
-from throttler.silence import SILENT_AFTER
+from throttler.slots import SILENT_AFTER
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 A, B, C = addresses(3)
@@ -173,7 +173,7 @@ def test_the_cluster_ip_is_not_probed_for_it() -> None:
     """The activator cannot know which pod behind the ClusterIP is silent."""
     one = One(1, service="10.96.0.5:80", mode=MeshMode.ENABLED)
     one.set_endpoints([A])
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     one.passed(service)
     assert one.request().pod is service
@@ -201,7 +201,7 @@ def test_all_revisions_are_looked_at() -> None:
 def test_one_look_takes_in_so_many_pods_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silence_module, "MAX_PODS", 4)
+    monkeypatch.setattr(slots_module, "MAX_PODS", 4)
     one = One(1)
     one.healthy(addresses(9))
     one.requests(9)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.throttler.world import OWNER, One, addresses, revision
-from throttler import sticky as sticky_module
+from throttler import rendezvous as rendezvous_module
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import (
     AdaptiveMode,
@@ -21,8 +21,8 @@ from throttler.model import (
     QueueOrder,
 )
 from throttler.pod import PodTracker
+from throttler.rendezvous import Sticky, token_of
 from throttler.request_policies import HIGH, LOW, NORMAL
-from throttler.sticky import Sticky, token_of
 from throttler.ticket import Ticket
 
 COOKIE = HashKey(kind=KeyKind.COOKIE)
@@ -175,7 +175,7 @@ def test_a_response_within_a_session_does_not_move_it() -> None:
 
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sticky_module, "MAX_SESSIONS", 10)
+    monkeypatch.setattr(rendezvous_module, "MAX_SESSIONS", 10)
     one = world(key=SESSION)
     one.healthy(addresses(3))
     for number in range(100):

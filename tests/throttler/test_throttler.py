@@ -175,7 +175,7 @@ class TestReplacement:
         assert many.set_endpoints([A]) is not None, "the queued request may still be served"
         many.throttler.set_revision(revision(1, uid="uid-2"), many.now)
         assert ticket.config is many.find().config
-        pod = next(iter(many.find().pods()))
+        pod = next(iter(many.find().backends.pods.values()))
         changes = many.find().probe_passed(pod, pod.epoch, many.now)
         assert changes is not None
         assert changes.assigned == [ticket]
@@ -213,14 +213,14 @@ class TestReplacement:
         changes = many.throttler.set_revision(revision(2, uid="uid-2"), many.now)
         assert changes.assigned == [waiting]
         assert running.state is ASSIGNED
-        assert many.find().in_flight == 2
+        assert many.find().slots.in_flight == 2
 
     def test_another_protocol_uses_the_other_ports_pods(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         both = {HTTP1: endpoints([A]), H2C: endpoints([B])}
         many.pass_all(many.throttler.set_endpoints(NAME, both, many.now))
-        (old,) = many.find().pods()
+        (old,) = many.find().backends.pods.values()
         changes = many.throttler.set_revision(revision(1, protocol=H2C), many.now)
         assert [p.address for p in changes.gone] == [old.address] == [A]
         assert [p.address for p in changes.probe] == [B]
@@ -277,7 +277,7 @@ class TestTime:
         many = Many()
         up(many)
         many.request()
-        assert many.throttler.next_due() is None
+        assert many.throttler.deadlines.next_due() is None
 
     def test_the_earliest_deadline_of_all_revisions_is_next(self) -> None:
         many = Many()
@@ -285,7 +285,7 @@ class TestTime:
         many.throttler.set_revision(revision(1, id=OTHER), many.now)
         many.request(timeout=9.0)
         soon = many.request(OTHER, timeout=2.0)
-        assert many.throttler.next_due() == soon.deadline
+        assert many.throttler.deadlines.next_due() == soon.deadline
 
     def test_a_deadline_ends_the_request_and_no_other(self) -> None:
         many = Many()
@@ -295,7 +295,7 @@ class TestTime:
         assert many.throttler.run_due(soon.deadline).expired == [soon]
         assert (soon.state, late.state) == (TIMED_OUT, QUEUED)
         assert many.find().breaker.waiting == 1
-        assert many.throttler.next_due() == late.deadline
+        assert many.throttler.deadlines.next_due() == late.deadline
 
     def test_a_request_at_a_pod_is_not_ended_by_the_queue(self) -> None:
         many = Many()
@@ -309,13 +309,13 @@ class TestTime:
         up(many, 0)
         for _ in range(70):
             many.request()
-        due = many.throttler.next_due()
+        due = many.throttler.deadlines.next_due()
         # The sixty-fifth had to wait.
         assert due == pytest.approx(0.065 + SLOW_START_STEP)
         assert due is not None
         assert many.throttler.run_due(due - 1e-9).assigned == []
         assert len(many.throttler.run_due(due).assigned) == 6
-        assert many.throttler.next_due() is None
+        assert many.throttler.deadlines.next_due() is None
 
     def test_a_deadline_before_the_timer_of_a_slow_start_is_next(self) -> None:
         many = Many()
@@ -323,13 +323,13 @@ class TestTime:
         for _ in range(65):
             many.request()
         soon = many.request(timeout=SLOW_START_STEP / 2)
-        assert many.throttler.next_due() == soon.deadline
+        assert many.throttler.deadlines.next_due() == soon.deadline
 
     def test_a_slow_start_of_a_removed_revision_raises_no_limit(self) -> None:
         many = Many()
         up(many, 0)
         tickets = [many.request() for _ in range(70)]
-        due = many.throttler.next_due()
+        due = many.throttler.deadlines.next_due()
         assert due is not None
         left = many.find()
         many.throttler.delete_revision(NAME)
@@ -338,14 +338,14 @@ class TestTime:
         many.throttler.delete_revision(OTHER)
         assert list(many.throttler) == []
         assert many.throttler.run_due(due).assigned == []
-        assert many.throttler.next_due() is None
+        assert many.throttler.deadlines.next_due() is None
 
     def test_the_requests_of_a_deleted_revision_expire_as_they_would_have(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         ticket = many.request(timeout=3.0)
         many.throttler.delete_revision(NAME)
-        assert many.throttler.next_due() == ticket.deadline
+        assert many.throttler.deadlines.next_due() == ticket.deadline
         assert many.throttler.run_due(ticket.deadline).expired == [ticket]
         assert many.throttler.total.depth == 0
 

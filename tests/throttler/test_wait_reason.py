@@ -158,7 +158,7 @@ def test_only_the_cluster_ip_may_be_used_and_there_is_none() -> None:
 def test_the_cluster_ip_fails_its_probe() -> None:
     one = One(1, mode=MeshMode.ENABLED, service=VIP)
     one.set_endpoints([A])
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, "")
     one.throttler.probe_failed(service, service.epoch, "status 503", one.now, 503)
@@ -172,7 +172,7 @@ def test_neither_pods_nor_the_cluster_ip_respond() -> None:
     one = One(1, service=VIP)
     one.set_endpoints([A])
     one.failed(one.pod(A), None)
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     one.throttler.probe_failed(service, service.epoch, "refused", one.now)
     detail = f"{A}: None; ClusterIP {VIP}: refused"
@@ -183,7 +183,7 @@ def test_the_cluster_ip_is_full() -> None:
     one = One(2, service=VIP)
     one.set_endpoints([A])
     one.failed(one.pod(A))
-    service = one.throttler.service
+    service = one.throttler.backends.service.tracker
     assert service is not None
     one.passed(service)
     one.requests(3)
@@ -233,6 +233,10 @@ def test_addresses_are_listed_under_the_port_of_another_protocol() -> None:
     pods = ListedEndpoints(frozenset({Endpoint(A, "a")}), frozenset({Endpoint(B, "b")}))
     many.throttler.set_endpoints(NAME, {AppProtocol.HTTP1: pods}, 0.0)
     detail = "2 addresses without a port named http2: the revision speaks h2c"
+    assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
+    ending = {AppProtocol.HTTP1: ListedEndpoints(terminating=pods.ready)}
+    many.throttler.set_endpoints(NAME, ending, 0.0)
+    detail = "1 address without a port named http2: the revision speaks h2c"
     assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
     both = {AppProtocol.HTTP1: pods, AppProtocol.H2C: pods}
     many.throttler.set_endpoints(NAME, both, 0.0)

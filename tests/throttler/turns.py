@@ -12,8 +12,8 @@ from operator import attrgetter
 
 from throttler.model import QueueOrder, RevisionConfig
 from throttler.pod import PodTracker
+from throttler.rendezvous import Sticky
 from throttler.revision import RevisionThrottler
-from throttler.sticky import Sticky
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 #: Class and flow in the queue, or among the requests that wait for one pod.

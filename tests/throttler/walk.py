@@ -13,10 +13,10 @@ from tests.throttler import invariants
 from tests.throttler.ledger import Fed, Ledger, Listed, Seen
 from tests.throttler.turns import Turns
 from tests.throttler.world import Tickets
+from throttler.backends import PEER_UID as PEER
 from throttler.balancing import policy_name
 from throttler.model import REACH, AppProtocol, Endpoint, MeshMode, RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
-from throttler.revision import PEER_UID as PEER
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, Changes, Ticket
@@ -72,8 +72,9 @@ class Walk:
         """Return all known pods and the ClusterIPs, in a repeatable order."""
         found = list[PodTracker]()
         for fed in self.feds.values():
-            found += fed.real.pods()
-            found += [fed.real.service] if fed.real.service else []
+            found += fed.real.backends.pods.values()
+            service = fed.real.backends.service.tracker
+            found += [service] if service else []
         held = {**dict.fromkeys(self.ledger.held.values())}
         return [*found, *(pod for pod in held if pod not in found)]
 
@@ -120,7 +121,7 @@ class Walk:
         for pod in self.pods():
             self.check_widening(pod)
         self.carry_out(changes)
-        due = self.throttler.next_due()
+        due = self.throttler.deadlines.next_due()
         assert due is None or due > self.now, "the timer would run in a circle"
 
     def check_widening(self, pod: PodTracker) -> None:
@@ -199,9 +200,9 @@ class Walk:
             others = {one for other in IDS if other != id for one in self.all_listed(other)}
             claimed = self.claimed[1] if self.claimed[0] != id else set()
             invariants.check_known(fed, self.ledger, others, claimed)
-            pods = fed.real.pods()
+            pods = fed.real.backends.pods.values()
             self.been["last resort"] += any(pod.config.last_resort and pod.in_use for pod in pods)
-            service, before = fed.real.service, self.services.get(id)
+            service, before = fed.real.backends.service.tracker, self.services.get(id)
             self.services[id] = service
             invariants.check_service(fed, self.seen, before is None)
             invariants.check_reach(fed, self.borrow and fed.spec.behind_queue_proxy)

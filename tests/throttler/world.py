@@ -17,12 +17,12 @@ from throttler.model import (
     Revision,
     RevisionID,
 )
-from throttler.pod import PodTracker, SlowStart
+from throttler.pod import PodTracker
 from throttler.queue import Deadlines
 from throttler.reason import Reason
 from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.revision import RevisionThrottler
-from throttler.silence import Silence
+from throttler.slots import Silence
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import FOLLOWS, Changes, Ticket, TicketState
 
@@ -140,7 +140,6 @@ class One:
     ) -> None:
         self.now = 0.0
         self.deadlines = Deadlines()
-        self.slow_starts: set[SlowStart] = set()
         self.total = SharedBudget(2 * depth, 2 * max_bytes)
         self.silence = Silence()
         self.throttler = RevisionThrottler(
@@ -148,7 +147,6 @@ class One:
             QueueBudget(depth, max_bytes),
             self.total,
             self.deadlines,
-            self.slow_starts,
             random.Random(seed).random,
             borrow,
             REACH[mode, addressable],
@@ -173,7 +171,9 @@ class One:
 
     def pod(self, address: str, uid: str = "") -> PodTracker:
         """Return the pod at an address."""
-        return next(p for p in self.throttler.pods() if p.endpoint == (address, uid))
+        return next(
+            p for p in self.throttler.backends.pods.values() if p.endpoint == (address, uid)
+        )
 
     def failed(self, pod: PodTracker, status: int | None = 503) -> Changes | None:
         """Fail a pod's probe, by another status or a time-out."""
@@ -187,7 +187,7 @@ class One:
         changes = self.set_endpoints(ready)
         for pod in changes.probe:
             self.passed(pod)
-        return sorted(self.throttler.pods(), key=lambda p: p.address)
+        return sorted(self.throttler.backends.pods.values(), key=lambda p: p.address)
 
     def request(self, timeout: float = 60.0, size: int = 0) -> Ticket:
         """Make a request a millisecond later, and admit it."""

@@ -10,9 +10,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.eviction import EvictableQueue
-from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.lookup import ClientPort
+from activator.proxy.client.proxy import EvictableQueue, Proxy
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import PeerKind
 
@@ -33,6 +31,47 @@ _TLS_END_SECONDS = 1.0
 _END_SECONDS: Final = MAX_SECONDS + 1.0
 #: A time before all others. One object for all connections.
 _NEVER: Final = -inf
+
+
+@final
+class Admission:
+    """How the admission port reads the requests that proxies describe.
+
+    Attributes:
+        prefix: stands before the path of a request without fields that describe another one.
+        longest: bytes of the longest target.
+    """
+
+    __slots__ = ("longest", "prefix")
+
+    def __init__(self, prefix: bytes, longest: int) -> None:
+        self.prefix: Final = prefix
+        self.longest: Final = longest
+
+
+@final
+class ClientPort:
+    """A port on which the activator accepts clients; all its connections share this record.
+
+    Attributes:
+        admission: set on the admission port, whose clients are proxies that ask for a pod.
+        service: ``namespace/name`` of the plain Service to which the port belongs; empty if it is
+            for all revisions.
+        reconnect: whether new connections would reach the pods of that Service directly. Then each
+            response is the last on its connection; in HTTP/2, GOAWAY follows it.
+        insists: whether HTTP/2 connections that are never idle get GOAWAY too.
+    """
+
+    __slots__ = ("admission", "insists", "reconnect", "service")
+
+    def __init__(self, service: bytes = b"", admission: Admission | None = None) -> None:
+        self.admission: Final = admission
+        self.service: Final = service
+        self.reconnect = self.insists = False
+
+
+#: The ports for all revisions.
+SHARED: Final = ClientPort()
 
 
 class HttpHandler(Protocol):
@@ -61,95 +100,6 @@ class HttpHandler(Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the connection, as asyncio.Protocol does."""
-
-
-@final
-class _LostHandler:
-    """The handler of a connection that is lost: it does nothing."""
-
-    def on_time(self, now: float) -> float:
-        return inf
-
-    def may_be_evicted(self) -> bool:
-        return False
-
-    def evict(self) -> bool:
-        return False
-
-    def shutdown(self) -> None:
-        pass
-
-    def drain(self) -> None:
-        pass
-
-    def force_end(self) -> None:
-        pass
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        pass
-
-
-_LOST: Final[HttpHandler] = _LostHandler()
-
-
-@final
-class Linger:
-    """A protocol that closes a connection whose request was not read completely.
-
-    If the activator closed it at once, the kernel would reset the connection because of unread
-    bytes. The reset may destroy the response before the client has read it (RFC 9112 section 9.6).
-    So the activator closes only its sending side, and discards input: some clients read the
-    response only after their whole request. Beyond a limit it stops reading. Go's server waits too
-    (rstAvoidanceDelay in net/http/server.go).
-
-    Arguments:
-        handler: its ``connection_lost`` is called when the connection is lost.
-    """
-
-    def __init__(self, handler: HttpHandler, transport: asyncio.Transport) -> None:
-        self._handler = handler
-        self._transport = transport
-        self._left = MAX_BYTES
-        self._moved = False
-        transport.resume_reading()
-        if transport.can_write_eof():
-            transport.write_eof()
-        self._loop = asyncio.get_running_loop()
-        self._until = self._loop.time() + LONGEST_SECONDS
-        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
-
-    def _on_time(self) -> None:
-        """Close, unless bytes have arrived meanwhile and more may follow."""
-        if not self._moved or self._loop.time() >= self._until:
-            self._transport.close()
-            return
-        self._moved = False
-        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Do nothing; never called, since the connection exists already."""
-
-    def data_received(self, data: bytes) -> None:
-        """Discard input; beyond the limit, read no more."""
-        self._left -= len(data)
-        self._moved = self._left >= 0
-        if not self._moved:
-            self._transport.pause_reading()
-
-    def pause_writing(self) -> None:
-        """Do nothing: all responses are written."""
-
-    def resume_writing(self) -> None:
-        """Do nothing: all responses are written."""
-
-    def eof_received(self) -> bool:
-        """Let the loop close the connection."""
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Let the handler release the connection."""
-        self._timer.cancel()
-        self._handler.connection_lost(exc)
 
 
 @final
@@ -184,8 +134,8 @@ class ClientConnection:
         secure: whether the connection is encrypted.
         turned_away: the connection is beyond the limit; it gets one response.
         idle_since: when its last request ended, or when it was opened; seconds.
-        queue: the queue of ``eviction`` that it is in; only that module sets it.
-        before, after: its neighbours in the queue; only that module sets them.
+        queue: the ``EvictableQueue`` that it is in; only that class sets it.
+        before, after: its neighbours in the queue; only that class sets them.
         new_since: when the connection was opened, until its first request; after that -inf.
         stopping: the server stops, so no request may follow the current one.
         transport: the transport; set by ``made``.
@@ -458,3 +408,92 @@ class ClientConnection:
     def force_end(self) -> None:
         """End every request, because the drain time is over."""
         self.handler.force_end()
+
+
+@final
+class Linger:
+    """A protocol that closes a connection whose request was not read completely.
+
+    If the activator closed it at once, the kernel would reset the connection because of unread
+    bytes. The reset may destroy the response before the client has read it (RFC 9112 section 9.6).
+    So the activator closes only its sending side, and discards input: some clients read the
+    response only after their whole request. Beyond a limit it stops reading. Go's server waits too
+    (rstAvoidanceDelay in net/http/server.go).
+
+    Arguments:
+        handler: its ``connection_lost`` is called when the connection is lost.
+    """
+
+    def __init__(self, handler: HttpHandler, transport: asyncio.Transport) -> None:
+        self._handler = handler
+        self._transport = transport
+        self._left = MAX_BYTES
+        self._moved = False
+        transport.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + LONGEST_SECONDS
+        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
+
+    def _on_time(self) -> None:
+        """Close, unless bytes have arrived meanwhile and more may follow."""
+        if not self._moved or self._loop.time() >= self._until:
+            self._transport.close()
+            return
+        self._moved = False
+        self._timer = self._loop.call_later(MAX_SECONDS, self._on_time)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Do nothing; never called, since the connection exists already."""
+
+    def data_received(self, data: bytes) -> None:
+        """Discard input; beyond the limit, read no more."""
+        self._left -= len(data)
+        self._moved = self._left >= 0
+        if not self._moved:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """Do nothing: all responses are written."""
+
+    def resume_writing(self) -> None:
+        """Do nothing: all responses are written."""
+
+    def eof_received(self) -> bool:
+        """Let the loop close the connection."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let the handler release the connection."""
+        self._timer.cancel()
+        self._handler.connection_lost(exc)
+
+
+@final
+class _LostHandler:
+    """The handler of a connection that is lost: it does nothing."""
+
+    def on_time(self, now: float) -> float:
+        return inf
+
+    def may_be_evicted(self) -> bool:
+        return False
+
+    def evict(self) -> bool:
+        return False
+
+    def shutdown(self) -> None:
+        pass
+
+    def drain(self) -> None:
+        pass
+
+    def force_end(self) -> None:
+        pass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        pass
+
+
+_LOST: Final[HttpHandler] = _LostHandler()

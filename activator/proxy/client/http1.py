@@ -19,14 +19,12 @@ from math import inf
 from typing import Final, cast, final
 
 from activator.knative.words import KUBELET_AGENT
-from activator.proxy.client.connection import ClientConnection
+from activator.proxy.client.connection import SHARED, ClientConnection, ClientPort
 from activator.proxy.client.heads_in_progress import HeadInProgress
 from activator.proxy.client.http2 import Http2Client
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.lookup import SHARED, ClientPort, probe_response
-from activator.proxy.exchange.states import TUNNEL
+from activator.proxy.exchange.exchange import Exchange, probe_response
+from activator.proxy.exchange.sides import TUNNEL, ClientSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import PREFACE
@@ -39,6 +37,7 @@ from activator.proxy.message.request import Request, body_of, read_request
 from activator.proxy.message.response import (
     Response,
     ResponseWriter,
+    client_head,
     interim_head,
     switching_head,
 )
@@ -356,7 +355,7 @@ class Http1Client(ClientSide):
         if request.has_body:
             self._body = body_of(request)
         # Few requests get an own response, so these tests are cheap ones.
-        may_be_kubelet = head.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
+        may_be_kubelet = head.find(KUBELET_AGENT) >= 0  # not `in`, see exchange._COMMA
         if request.fields or base.turned_away or may_be_kubelet:
             response = self._own_response(request, may_be_kubelet)
             if response is not None:
@@ -464,7 +463,7 @@ class Http1Client(ClientSide):
             check.restart()
             self.base.arm(check.next(self.base.proxy.clock()))
 
-    def took(self, size: int) -> None:
+    def accepted(self, size: int) -> None:
         self.regulate()
 
     # -- the client, for the exchange -----------------------------------------------------------
@@ -477,8 +476,8 @@ class Http1Client(ClientSide):
     # The loop reports nothing while reading pauses, or once the client has ended its sending side.
     # Then the connection queries the kernel now and then (``peer_socket.ClientCheck``).
 
-    def may_send(self, now: float) -> bool:
-        return not peer_socket.has_ended(self.base.transport) or self._is_there(now)
+    def is_there(self, now: float) -> bool:
+        return not peer_socket.has_ended(self.base.transport) or self._test(now)
 
     def is_gone(self) -> bool:
         return peer_socket.is_gone(self.base.transport)
@@ -491,15 +490,11 @@ class Http1Client(ClientSide):
         """
         return self._version is HTTP_1_0 and self._names_connection
 
-    def _is_unseen(self) -> bool:
-        """Return whether the loop may not report that the client has left."""
-        return self._eof or self._paused or self._send_by < inf
-
     def _client_check(self) -> ClientCheck:
         """Return the check of the client; the first call makes it."""
         check = self._check
         if check is None:
-            check = self._check = ClientCheck()
+            check = self._check = ClientCheck(self.base.transport)
         return check
 
     def _missing(self) -> int:
@@ -513,7 +508,7 @@ class Http1Client(ClientSide):
         """
         return None if self._version is HTTP_1_0 else self.send_continue
 
-    def _is_there(self, now: float) -> bool:
+    def _test(self, now: float) -> bool:
         """Check a client that ended its sending side, right before a pod gets its request.
 
         Returns:
@@ -525,7 +520,7 @@ class Http1Client(ClientSide):
             transport.abort()
             return False
         check = self._client_check()
-        found = check.before_sending(transport, self._missing(), self._interim(), now)
+        found = check.before_sending(self._missing(), self._interim(), now)
         if found is ClientState.GONE:
             transport.abort()
         elif found is ClientState.PENDING:
@@ -546,10 +541,10 @@ class Http1Client(ClientSide):
             return inf
         interim = None if exchange.has_begun() else self._interim()
         check = self._client_check()
-        if check.is_over(transport, self._missing(), interim, now):
+        if check.is_over(self._missing(), interim, now):
             transport.abort()
             return inf
-        if self._send_by < inf and (now >= self._send_by or check.is_acknowledged(transport)):
+        if self._send_by < inf and (now >= self._send_by or check.is_acknowledged()):
             self._send_by = inf
             check.restart()
             exchange.resume(now)
@@ -606,10 +601,18 @@ class Http1Client(ClientSide):
         trailers: bytes,
     ) -> bytes:
         """Return the head, which differs from the pod's, and the payload that came with it."""
-        writer = self._writer = ResponseWriter(response, self._version, added_lines)
+        version = self._version
+        writer = self._writer = ResponseWriter(response, version)
         if writer.ends_connection:
             self._keep_alive = False
-        data = writer.head(close=not self._keep_alive, date=self._services.date.value())
+        data = client_head(
+            response,
+            version=version,
+            chunk=writer.chunk,
+            close=not self._keep_alive,
+            date=self._services.date.value(),
+            added_lines=added_lines,
+        )
         data += writer.payload(payload)
         if ended and response.body is not None:
             data += writer.end(trailers or response.body.trailers)
@@ -720,10 +723,6 @@ class Http1Client(ClientSide):
         self.base.proxy.unread.hold(self, 0)
         return self.base.transport, ahead
 
-    def is_stopped(self) -> bool:
-        """Return whether bytes wait because the client does not read."""
-        return self._full
-
     def unread_bytes(self) -> UnreadBytes:
         """Return the count of bytes that peers do not read."""
         return self.base.proxy.unread
@@ -820,7 +819,9 @@ class Http1Client(ClientSide):
             return inf
         if exchange is not None:
             later = exchange.on_time(now)
-            return min(later, self._check_client(now)) if self._is_unseen() else later
+            # The loop may not report that the client has left.
+            is_unseen = self._eof or self._paused or self._send_by < inf
+            return min(later, self._check_client(now)) if is_unseen else later
         head = self.head
         late_at = base.unused_until(now) if head is None else head.since + base.head_timeout()
         if now < late_at:

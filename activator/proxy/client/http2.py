@@ -2,7 +2,7 @@
 
 It replaces ``client.http1`` when the preface arrives. An error on a stream resets that stream. A
 flood closes the connection: GOAWAY then names the last stream that is served, so that an ingress
-may retry the others. ``goaway`` decides which GOAWAY is due. ``ClientStream`` is one request.
+may retry the others. ``GoawaySteps`` decides which GOAWAY is due. ``ClientStream`` is one request.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from math import inf
 from typing import Final, cast, final
 
 from activator.knative.words import KUBELET_AGENT
-from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.goaway import (
+from activator.proxy.client.heads_in_progress import HeadCharge
+from activator.proxy.client.http2_ends import (
     ANNOUNCED,
     CLOSE_PLANNED,
     LAST_SENT,
     NOT_SENT,
+    BlockedStreams,
     GoawaySteps,
 )
-from activator.proxy.client.heads_in_progress import HeadCharge
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.lookup import probe_response
+from activator.proxy.exchange.exchange import Exchange, probe_response
+from activator.proxy.exchange.sides import ClientSide
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (
@@ -270,17 +269,16 @@ class Http2Client(ConnectionSide):
             self._count_reset()  # a small block can expand to megabytes; others cost as a 404 does
 
     def _begin(self, number: int, request: Request, ended: bool) -> None:
-        response = None
+        stream = self.link.add_stream(number, ended=ended)
+        side = ClientStream(self, stream)
         if request is not self._ordinary:
             response = self._early_response(request)
-            if ended and response is None:
+            if response is not None:
+                self._respond(stream, request, response)
+                return
+            if ended:
                 self._ordinary = request
-        stream = self.link.add_stream(number, ended=ended)
-        if response is not None:
-            self._respond(stream, request, response)
-            return
         client_timeout = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
-        side = ClientStream(self, stream)
         stream.owner = side
         if request.has_body:
             stream.missing = request.length
@@ -637,7 +635,7 @@ class ClientStream(ClientSide):
     def is_full(self) -> bool:
         return bool(self._stream.unsent)
 
-    def may_send(self, now: float) -> bool:
+    def is_there(self, now: float) -> bool:
         return True  # reading goes on in HTTP/2, so the loop reports when a client leaves
 
     def is_gone(self) -> bool:
@@ -656,7 +654,7 @@ class ClientStream(ClientSide):
         ended = trailers is not None
         self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
 
-    def took(self, size: int) -> None:
+    def accepted(self, size: int) -> None:
         size = min(size, self._uncredited)
         self._uncredited -= size
         self._stream.credit(size)
@@ -683,7 +681,9 @@ class ClientStream(ClientSide):
             block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
         if not ended:
-            stream.on_sent = exchange.on_taken()
+            # Few responses are translated, or follow an early head.
+            pod = None if exchange.translation is not None else exchange.pod_side
+            stream.on_accepted = exchange.accepted if pod is None else pod.accepted
         self._client.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
@@ -692,7 +692,7 @@ class ClientStream(ClientSide):
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         if ended:
             # The exchange may end now; unsent payload stays queued in the stream.
-            self._stream.on_sent = None
+            self._stream.on_accepted = None
         data = payload[0] if len(payload) == 1 else b"".join(payload)
         self._stream.send(data, trailers if ended else None)
 
@@ -731,7 +731,7 @@ class ClientStream(ClientSide):
         self.base.idle_since = now
         stream = self._stream
         if stream.closed and stream.peer_closed:  # nearly always
-            stream.owner = stream.on_sent = None
+            stream.owner = stream.on_accepted = None
             del self.exchange  # see cancel
         else:
             self._done()
@@ -748,14 +748,14 @@ class ClientStream(ClientSide):
         """Cancel the exchange, because the stream was reset or the connection lost."""
         exchange = self.exchange
         del self.exchange  # breaks the cycle: nothing is left for the garbage collector
-        self._stream.on_sent = None
+        self._stream.on_accepted = None
         exchange.leave()
 
     def _done(self) -> None:
         stream = self._stream
         # The client may read the response only after sending its request.
         stream.credit(self._uncredited)
-        stream.on_sent = None
+        stream.on_accepted = None
         del self.exchange  # see cancel
         self._client.watch(stream)
 

@@ -14,7 +14,6 @@ from activator.proxy.exchange.observers import RequestRecord, Trace, lines_to_se
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import error_forms, own_responses
 from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
-from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
@@ -33,11 +32,15 @@ from throttler.revision import RevisionThrottler
 from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.client_side import ClientSide
     from activator.proxy.exchange.exchange import Exchange
     from activator.proxy.exchange.services import ProxyServices
+    from activator.proxy.exchange.sides import ClientSide
     from activator.runtime import RequestLog
 
+#: The field line with the number of attempts.
+ATTEMPTS: Final = b"\r\nActivator-Attempts: %d"
+#: The first status of an error response (RFC 9110 section 15).
+ERRORS: Final = 400
 #: The status of an event stream, also of one that ends with an error.
 OK: Final = 200
 #: The throttler's outcome for the pod, by the word of ``counters.OUTCOMES``. Other outcomes say
@@ -87,25 +90,21 @@ def respond_with_error(
         ended: one of ``counters.OUTCOMES``.
         attempts: how often the request was assigned to a pod.
     """
-    services, client = exchange.services, exchange.client
-    trace, added_lines, now = exchange.trace, exchange.added_lines, services.driver.clock()
+    services, added_lines = exchange.services, exchange.added_lines
+    now = services.driver.clock()
     revision = exchange.entry.throttler.revision.id
     if attempts > 1:
-        added_lines += attempts_line(attempts)
+        added_lines += ATTEMPTS % attempts
     if exchange.wait is not None:
         added_lines += exchange.wait.fields(now)
     waited = now - exchange.ticket.arrived
     response = in_form(exchange, response, added_lines, waited, attempts)
     reason = response.reason
     assert reason is not None
-    if trace is not None:
-        trace.no_pod(reason.value)
-    client.base.idle_since = now
-    status = OK if exchange.early_stream() is not None else response.status
-    exchange.end(ended, status, len(client.body_of(response)), now, response.why)
+    _end(exchange, response, ended, now)
     record_failure(exchange, response.status, reason, response.detail)
     services.log_own_response(revision, response)
-    client.send_own_response(response)
+    exchange.client.send_own_response(response)
 
 
 def respond_to_waiting(exchange: Exchange, response: OwnResponse, ended: str, now: float) -> None:
@@ -117,15 +116,40 @@ def respond_to_waiting(exchange: Exchange, response: OwnResponse, ended: str, no
         ended: one of ``counters.OUTCOMES``.
         now: seconds.
     """
-    client, trace, wait = exchange.client, exchange.trace, exchange.wait
-    if trace is not None and response.reason is not None:
-        trace.no_pod(response.reason.value)
-    if wait is not None:
-        response = replace(response, fields=response.fields + wait.fields(now))
+    if exchange.wait is not None:
+        response = replace(response, fields=response.fields + exchange.wait.fields(now))
+    _end(exchange, response, ended, now)
+    exchange.client.send_own_response(response)
+
+
+def respond_unadmitted(
+    exchange: Exchange, response: OwnResponse, ended: str, now: float, *, is_in_form: bool = False
+) -> None:
+    """End a request that was never admitted: count, trace and log it, and send its response.
+
+    Arguments:
+        exchange: the exchange of the request; it becomes DONE.
+        response: the response, as plain text. An error response gets the form for its client.
+        ended: one of ``counters.OUTCOMES``.
+        now: seconds.
+        is_in_form: whether an error response has its form already.
+    """
+    if response.status >= ERRORS and not is_in_form:
+        waited = now - exchange.ticket.arrived
+        response = in_form(exchange, response, exchange.added_lines, waited, 0)
+    exchange.ticket.counts = False  # it is no load for the autoscaler
+    _end(exchange, response, ended, now)
+    exchange.client.send_own_response(response)
+
+
+def _end(exchange: Exchange, response: OwnResponse, ended: str, now: float) -> None:
+    """Count, trace and log a request that ends with a response of the activator."""
+    client = exchange.client
+    if exchange.trace is not None and response.reason is not None:
+        exchange.trace.no_pod(response.reason.value)
     client.base.idle_since = now
     status = OK if exchange.early_stream() is not None else response.status
     exchange.end(ended, status, len(client.body_of(response)), now, response.why)
-    client.send_own_response(response)
 
 
 def in_form(
@@ -194,11 +218,6 @@ def record_failure(exchange: Exchange, status: int, reason: Reason, detail: str)
     driver.failed(exchange.entry, failed)
 
 
-def attempts_line(attempts: int) -> bytes:
-    """Return the field line with the number of attempts."""
-    return b"\r\nActivator-Attempts: %d" % attempts
-
-
 def log(
     exchange: Exchange, request_log: RequestLog, status: int, size: int, duration: float, why: str
 ) -> None:
@@ -249,13 +268,6 @@ def rejected(
     return own_responses.queue_full(error.limit, again), "queue-full"
 
 
-def expired(
-    services: ProxyServices, throttler: RevisionThrottler, reason: Reason, detail: str
-) -> OwnResponse:
-    """Return the response to an expired request; ``detail`` is for people."""
-    return own_responses.timed_out(reason, detail, services.retry_after(throttler))
-
-
 def no_event_stream(
     pod: PodTracker, response: Response | ResponseFields, body: list[bytes], complete: bool
 ) -> tuple[OwnResponse, str]:
@@ -277,17 +289,6 @@ def no_event_stream(
         "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
     )
     return own_responses.no_event_stream(f"{pod.address}: {what}", error), ended
-
-
-def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:
-    """Return the response to a request that exceeds a limit of its pod."""
-    return own_responses.refused(error.status, f"{pod.address}: {error}")
-
-
-def no_upgrade(pod: PodTracker) -> OwnResponse:
-    """Return the response to a request that changes the protocol, and whose pod cannot do that."""
-    text = f"{pod.address}: the pod speaks only HTTP/2, which has no Upgrade"
-    return own_responses.no_upgrade(text)
 
 
 def failed(pod: PodTracker, error: str) -> OwnResponse:

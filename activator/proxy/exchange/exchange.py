@@ -18,12 +18,23 @@ the same for both. Every call is synchronous. Rare steps have modules of their o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 from activator.knative.queue_proxy import DOUBTFUL
-from activator.knative.words import NAMESPACE, REVISION
+from activator.knative.words import (
+    AUTOSCALER,
+    INGRESS,
+    KUBELET_AGENT,
+    KUBELET_PROBE,
+    NAMESPACE,
+    NETWORK_HASH,
+    NETWORK_PROBE,
+    REVISION,
+)
 from activator.proxy.exchange import admission_port, end, heartbeat, permission, retry, tunnel
 from activator.proxy.exchange.limits import (
     TimeLimits,
@@ -39,10 +50,8 @@ from activator.proxy.exchange.placement import (
     set_place,
     stick,
 )
-from activator.proxy.exchange.pod_side import PodSide, Requester
-from activator.proxy.exchange.request_copies import with_priority
 from activator.proxy.exchange.retry import Attempts, Failure
-from activator.proxy.exchange.states import (
+from activator.proxy.exchange.sides import (
     AUTHORIZING,
     CONNECTING,
     DONE,
@@ -52,10 +61,14 @@ from activator.proxy.exchange.states import (
     SENT,
     WAITING,
     ExchangeState,
+    PodSide,
+    Progress,
+    Requester,
 )
 from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.wait import PodWait, begin_wait, step
 from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.section import with_priority
 from activator.proxy.message import own_responses
 from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1, HTTP_2, PRIORITY, SERVICE
 from activator.proxy.message.grammar import FramingError, pile
@@ -71,10 +84,103 @@ from throttler.request_policies import Verdict
 from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.client_side import ClientSide
-    from activator.proxy.exchange.early_stream import EarlyStream
-    from activator.proxy.exchange.lookup import ClientPort
+    from activator.proxy.client.connection import ClientPort
+    from activator.proxy.exchange.heartbeat import EarlyStream
     from activator.proxy.exchange.services import ProxyServices
+    from activator.proxy.exchange.sides import ClientSide
+
+
+#: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
+_COMMA: Final = ord(",")
+_FORWARDED_FOR: Final = b"x-forwarded-for"
+#: From this number of addresses in X-Forwarded-For on, a request is in a loop.
+_MOST_HOPS: Final = 32
+#: So many addresses, of the shortest form ``::1``, have at least as many bytes.
+_SHORTEST: Final = 4 * _MOST_HOPS - 1
+_KUBELET: Final = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
+
+
+def probe_response(
+    request: Request, port: ClientPort, unhealthy: Callable[[], str], *, may_be_kubelet: bool
+) -> OwnResponse | None:
+    """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
+
+    A request that names two revisions gets 400, one in a loop 508. All other requests on the port
+    of a plain Service are for its pods. On the admission port, probes are requests like others: a
+    proxy would take a response 200 as permission to send them to a service that sleeps.
+
+    Arguments:
+        request: any request of a client.
+        port: the port that the client has connected to.
+        unhealthy: returns why the activator is not ready; empty while it is ready.
+        may_be_kubelet: whether the head has ``KUBELET_AGENT`` anywhere.
+    """
+    fields = request.fields
+    if port.service:
+        return _loop(fields)
+    probe, wrong = b"", contradiction(fields) if fields else ""
+    if port.admission is None:
+        if not (fields or may_be_kubelet):
+            return None
+        if fields.get(KUBELET_PROBE) or (may_be_kubelet and _KUBELET.search(request.lines)):
+            why = unhealthy()
+            return own_responses.unhealthy(why) if why else own_responses.HEALTHY
+        probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
+    if not probe:
+        if wrong:
+            return own_responses.refused(400, wrong)
+        return _loop(fields) if len(fields.get(_FORWARDED_FOR, b"")) >= _SHORTEST else None
+    if probe == INGRESS:
+        return own_responses.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
+    if probe == AUTOSCALER:
+        return own_responses.ACTIVATOR_PROBE
+    return own_responses.unexpected_probe(probe)
+
+
+def contradiction(fields: dict[bytes, bytes]) -> str:
+    """Return an error text if a request names two revisions; empty otherwise.
+
+    That happens if an ingress appends its control field to one of the client. A repeated name is
+    no error.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
+    if (
+        _COMMA in fields.get(REVISION, b"")
+        or _COMMA in fields.get(NAMESPACE, b"")
+        or _COMMA in fields.get(SERVICE, b"")
+    ):
+        return _one_each(fields)
+    return ""
+
+
+def _one_each(fields: dict[bytes, bytes]) -> str:
+    for name in (REVISION, NAMESPACE, SERVICE):
+        first, *others = [part.strip(b" \t") for part in fields.get(name, b"").split(b",")]
+        if any(other != first for other in others):
+            return f"{name.decode()} occurs twice with different values"
+    return ""
+
+
+def _loop(fields: dict[bytes, bytes]) -> OwnResponse | None:
+    """Return the response to a request that passes the activator again and again; else None.
+
+    The pods of a Service may be activators by mistake. Then each round adds an address to
+    X-Forwarded-For, and takes two connections. Requests with the header of Knative's ingress are
+    exempt: their Endpoints list pods with queue-proxy.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
+    forwarded_for = fields.get(_FORWARDED_FOR, b"")
+    if len(forwarded_for) < _SHORTEST or REVISION in fields:
+        return None
+    hops = forwarded_for.count(b",") + 1
+    if hops < _MOST_HOPS:
+        return None
+    text = f"X-Forwarded-For has {hops} addresses: the request passes the activator again and again"
+    return own_responses.refused(HTTPStatus.LOOP_DETECTED, text)
 
 
 @final
@@ -98,7 +204,7 @@ class Exchange(Requester):
         response_size: bytes of the response's body that the client got; counts_payload: whether
             they are counted piece by piece, because the head does not give the length.
         sent_at: when a pod last got it, seconds.
-        state: assigned directly. ``states.FOLLOWS`` has the allowed changes, and the tests of the
+        state: assigned directly. ``sides.FOLLOWS`` has the allowed changes, and the tests of the
             byte path check each change against it.
         status: the status of the response; set when it begins.
         ticket: its ticket in the throttler.
@@ -266,7 +372,7 @@ class Exchange(Requester):
         wait.assigned(now)
         self.entry.counters.waits.observe(now - self.ticket.arrived)
         self._limit_response(now)
-        if self.client.may_send(now):
+        if self.client.is_there(now):
             self.connect(self.pod(), now)
 
     def resume(self, now: float) -> None:
@@ -277,7 +383,8 @@ class Exchange(Requester):
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """End a request whose wait has reached its deadline; see throttler.ticket.TicketOwner."""
         detail = name_wait(self, detail)
-        self.stop(end.expired(self.services, self.entry.throttler, reason, detail), "timed-out")
+        again = self.services.retry_after(self.entry.throttler)
+        self.stop(own_responses.timed_out(reason, detail, again), "timed-out")
 
     def requeue(self, cause: str) -> None:
         """Put a request that has lost its pod at the front of the queue.
@@ -379,7 +486,8 @@ class Exchange(Requester):
             to_http2 = side.send_request(self, client, request, body, self.trace)
         except FramingError as error:
             self.pod_side = None
-            self._refuse(end.too_large(self.pod(), error))
+            what = f"{self.pod().address}: {error}"
+            self._refuse(own_responses.refused(error.status, what))
             return
         if to_http2 is not (request.version is HTTP_2):
             self.translation = Translation(client, side, to_http2=to_http2)
@@ -407,7 +515,7 @@ class Exchange(Requester):
     def _sent_body(self, body: RequestBody, side: PodSide, to_http2: bool) -> None:
         """Record that a pod has the buffered part of the body; read the rest from the client."""
         if self.translation is not None:
-            self.translation.sent(sum(map(len, body.pieces)))
+            self.translation.sent_to_pod(sum(map(len, body.pieces)))
         may_return = to_http2 or self.entry.throttler.revision.behind_queue_proxy
         body.sent(may_return=may_return or not side.is_understood())
         if not body.complete:
@@ -444,21 +552,19 @@ class Exchange(Requester):
         size = len(payload[0]) if len(payload) == 1 else sum(map(len, payload))
         if not (size or complete):
             return
-        side = self.pod_side
-        if side is not None:
-            translation = self.translation
-            if translation is None:
-                side.send_body(payload, complete, trailers)
-            else:
-                side.send_body(payload, complete, translation.request_trailers(trailers))
-                translation.sent(size)
-            if not body.replayable or self.state in RESPONSE_BEGUN:
-                return
-        if size:
+        side, translation = self.pod_side, self.translation
+        if size and (side is None or (body.replayable and self.state not in RESPONSE_BEGUN)):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
-            body.keep(data, has_pod=self.pod_side is not None)
+            body.keep(data, has_pod=side is not None)
             if self.state is not NEW:
                 self._charge(size)
+        if side is None:
+            return
+        if translation is None:
+            side.send_body(payload, complete, trailers)
+        else:
+            side.send_body(payload, complete, translation.request_trailers(trailers))
+            translation.sent_to_pod(size)
 
     def _charge(self, size: int) -> None:
         """Count buffered bytes against the budgets; beyond them nothing more is read.
@@ -477,7 +583,7 @@ class Exchange(Requester):
 
     def resume_sending(self) -> None:
         if self.translation is not None:
-            self.translation.pod_changed()
+            self.translation.pod_accepts()
         self.client.regulate()
 
     # -- an attempt fails --------------------------------------------------------------------------
@@ -493,16 +599,16 @@ class Exchange(Requester):
         if self.state is not DONE:
             self.ensure_attempts().failed(self, Failure.NO_CONNECTION, error, cause)
 
-    def on_lost(self, error: str, began: bool) -> None:
+    def on_lost(self, error: str, progress: Progress) -> None:
         side = self._lose_pod()
         if self.state is not DONE:
             reused = side is not None and side.is_reused()
-            self.ensure_attempts().failed(self, retry.lost(began=began, reused=reused), error)
+            self.ensure_attempts().failed(self, retry.lost(progress, reused=reused), error)
 
-    def on_reset(self, code: int, began: bool) -> None:
+    def on_reset(self, code: int, progress: Progress) -> None:
         self._lose_pod()
         if self.state is not DONE:
-            self.ensure_attempts().reset(self, code, began)
+            self.ensure_attempts().reset(self, code, progress)
 
     def on_refused(self, error: str) -> None:
         self._lose_pod()
@@ -567,7 +673,7 @@ class Exchange(Requester):
         pod.last_response_at = self.ticket.first_byte = now
         attempts, wait = self.attempts, self.wait
         if attempts is not None and attempts.made > 1:
-            self.added_lines += end.attempts_line(attempts.made)
+            self.added_lines += end.ATTEMPTS % attempts.made
         if wait is not None:
             if wait.early is not None and not heartbeat.may_follow(
                 self, response, payload, complete
@@ -643,7 +749,7 @@ class Exchange(Requester):
         if complete:
             self._finish(self.services.driver.clock())
         elif translation is not None:
-            translation.passed(sum(map(len, payload)))
+            translation.sent_to_client(sum(map(len, payload)))
 
     def _withhold(
         self, attempts: Attempts, payload: list[bytes], complete: bool, trailers: bytes
@@ -674,18 +780,23 @@ class Exchange(Requester):
         if self.pod_side is not None:
             self.pod_side.pause(full)
         if self.translation is not None and not full:
-            self.translation.client_took_all()
+            self.translation.client_accepted_all()
 
-    def on_taken(self) -> Callable[[int], None] | None:
-        """Return the function to call when the client's stream has accepted bytes; None for none.
+    def accepted(self, size: int) -> None:
+        """Let the pod send more, because the client's stream has accepted a part of the response.
 
-        Its argument is the number of bytes.
+        Arguments:
+            size: how many bytes it accepted.
         """
-        if self.pod_side is None:  # the client gets the head of an event stream early
-            return lambda size: heartbeat.pass_on_taken(self, size)
-        if self.translation is not None:
-            return self.translation.client_took
-        return self.pod_side.took
+        early, side = self.early_stream(), self.pod_side
+        if early is not None:
+            size = early.pass_on(size)
+        if side is None or not size:
+            return
+        if self.translation is None:
+            side.accepted(size)
+        else:
+            self.translation.client_accepted()
 
     def has_begun(self) -> bool:
         """Return whether the client has any part of a final response."""
@@ -797,10 +908,6 @@ class Exchange(Requester):
         return min(step_at, check(self, now))
 
 
-#: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
-_COMMA: Final = ord(",")
-
-
 def find(
     entries: Entries,
     request: Request,
@@ -834,7 +941,7 @@ def find(
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
-        if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``lookup.contradiction``
+        if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     if SERVICE in fields:

@@ -9,9 +9,9 @@ the third, and the wait for a pod's 100. An exchange calls it when a limit may h
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange import end
+from activator.proxy.message import own_responses
 from throttler.model import Revision, RevisionKind
 from throttler.reason import Reason
 from throttler.ticket import Ticket
@@ -23,20 +23,13 @@ if TYPE_CHECKING:
 CONTINUE_AFTER = 1.0
 
 
-class _Names(NamedTuple):
-    """The names of the three time-outs, as users write them."""
-
-    whole: str
-    response_start: str
-    idle: str
-
-
+#: The names of the three time-outs, as users write them: of the whole, to the response, idle.
 _NAMES: Final = {
-    RevisionKind.REVISION: _Names(
-        "timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds"
-    ),
-    RevisionKind.SERVICE: _Names(
-        "timeout-seconds", "response-start-timeout-seconds", "idle-timeout-seconds"
+    RevisionKind.REVISION: ("timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds"),
+    RevisionKind.SERVICE: (
+        "timeout-seconds",
+        "response-start-timeout-seconds",
+        "idle-timeout-seconds",
     ),
 }
 
@@ -214,27 +207,16 @@ def check(exchange: Exchange, now: float) -> float:
 
 def _expire(exchange: Exchange, *, idle: bool) -> float:
     """End a request whose limit has passed; return infinity, for ``check``."""
-    throttler = exchange.entry.throttler
-    limit = limit_of(throttler.revision, exchange.ticket, exchange.client_timeout, idle=idle)
+    throttler, ticket, timeout = exchange.entry.throttler, exchange.ticket, exchange.client_timeout
+    limit = name_of(throttler.revision, idle=idle)
+    if not idle and ticket.deadline >= ticket.arrived + timeout:
+        limit = f"grpc-timeout {timeout:g}"
     if exchange.pod_side is None:
         limit += exchange.services.still_connecting()
-    response = end.expired(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
+    again = exchange.services.retry_after(throttler)
+    response = own_responses.timed_out(Reason.RESPONSE_LATE, limit, again)
     exchange.stop(response, "timed-out")
     return inf
-
-
-def limit_of(revision: Revision, ticket: Ticket, client_timeout: float, *, idle: bool) -> str:
-    """Return the name and the value of the limit that ended a request.
-
-    Arguments:
-        revision: the revision of the request.
-        ticket: the ticket of the request.
-        client_timeout: seconds that the client waits (grpc-timeout); infinite without the field.
-        idle: whether the idle time-out ended it.
-    """
-    if not idle and ticket.deadline >= ticket.arrived + client_timeout:
-        return f"grpc-timeout {client_timeout:g}"
-    return name_of(revision, idle=idle)
 
 
 def name_of(revision: Revision, *, idle: bool) -> str:
@@ -242,9 +224,9 @@ def name_of(revision: Revision, *, idle: bool) -> str:
 
     A Revision has fields, and a Service annotations with the prefix ``activator.dev/``.
     """
-    names = _NAMES[revision.id.kind]
+    whole, response_start, silence = _NAMES[revision.id.kind]
     if idle:
-        return f"{names.idle} {revision.idle_timeout:g}"
+        return f"{silence} {revision.idle_timeout:g}"
     if 0 < revision.response_start_timeout < revision.timeout:
-        return f"{names.response_start} {revision.response_start_timeout:g}"
-    return f"{names.whole} {revision.timeout:g}"
+        return f"{response_start} {revision.response_start_timeout:g}"
+    return f"{whole} {revision.timeout:g}"

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.client_side import ClientSide, PassingSide
+from activator.proxy.exchange.sides import ClientSide, PassingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder
 from activator.proxy.message import own_responses
@@ -81,20 +81,16 @@ def response_to(exchange: Exchange, policies: RequestPolicies, now: float) -> Ow
     """
     kept, auth = exchange.entry.kept, policies.authorization
     if policies.models and not (auth and auth.always) and _is_for_list(exchange):
-        return own_responses.model_list(_listed(policies.models))
+        common = {"object": "model", "created": 0, "owned_by": "activator"}
+        data = [{"id": each, **common} for each in policies.models]  # as the OpenAI API has it
+        body = json.dumps({"object": "list", "data": data}).encode("ascii")
+        return own_responses.model_list(body)
     if kept is None or not _may_keep(exchange, policies):
         return None
     found = kept.get(key_of(exchange.request))
     if found is None:
         return None
     return own_responses.model_list(found.body, int(max(now - found.since, 0.0)))
-
-
-def _listed(models: tuple[str, ...]) -> bytes:
-    """Return a list of models as the OpenAI API has it."""
-    common = {"object": "model", "created": 0, "owned_by": "activator"}
-    data = [{"id": each, **common} for each in models]
-    return json.dumps({"object": "list", "data": data}).encode("ascii")
 
 
 def keep_response(exchange: Exchange, policies: RequestPolicies) -> None:

@@ -14,10 +14,10 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from activator.knative import words
-from activator.proxy.exchange import end, model_list, peek
-from activator.proxy.exchange.request_copies import with_fields
-from activator.proxy.exchange.states import AUTHORIZING, DONE
+from activator.proxy.exchange import end, model_list, wait
+from activator.proxy.exchange.sides import AUTHORIZING
 from activator.proxy.http2.frames import STREAM_WINDOW
+from activator.proxy.http2.section import with_fields
 from activator.proxy.message import grpc, own_responses
 from activator.proxy.message.fields import HTTP_2, is_lookalike
 from activator.proxy.message.own_responses import OwnResponse
@@ -34,13 +34,11 @@ from throttler.request_policies import (
     WhileWaiting,
 )
 from throttler.revision import RevisionThrottler
-from throttler.ticket import NO_OWNER, Ticket
+from throttler.ticket import Ticket
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
 
-#: The first status of an error response (RFC 9110 section 15).
-_ERRORS: Final = 400
 #: A peek that needs credentials gets no challenge: the browser would ask for a password over the
 #: waiting page. The page reloads instead, and the challenge belongs to that request.
 _FORBIDDEN: Final = Verdict(403)
@@ -91,47 +89,10 @@ def may_enter(exchange: Exchange, policies: RequestPolicies, now: float) -> bool
 
 def _has_no_response(exchange: Exchange, policies: RequestPolicies, now: float) -> bool:
     """Respond to a peek; return whether the request is none, so that it needs a pod."""
-    if not peek.is_peek(exchange.request, exchange.client.base.port, policies):
+    if not wait.is_peek(exchange.request, exchange.client.base.port, policies):
         return True
-    respond_unadmitted(exchange, peek.respond(exchange, now), "peek", now)
+    end.respond_unadmitted(exchange, wait.respond_to_peek(exchange, now), "peek", now)
     return False
-
-
-def respond_unadmitted(
-    exchange: Exchange, response: OwnResponse, ended: str, now: float, *, is_in_form: bool = False
-) -> None:
-    """End a request that was never admitted: count, trace and log it, and send its response.
-
-    Arguments:
-        exchange: the exchange of the request; it becomes DONE.
-        response: the response, as plain text. An error response gets the form for its client.
-        ended: one of ``counters.OUTCOMES``.
-        now: seconds.
-        is_in_form: whether an error response has its form already.
-    """
-    client = exchange.client
-    if response.status >= _ERRORS and not is_in_form:
-        waited = now - exchange.ticket.arrived
-        response = end.in_form(exchange, response, exchange.added_lines, waited, 0)
-    if exchange.trace is not None and response.reason is not None:
-        exchange.trace.no_pod(response.reason.value)
-    _end(exchange, ended, response.status, len(client.body_of(response)), response.why, now)
-    client.send_own_response(response)
-
-
-def _end(exchange: Exchange, ended: str, status: int, size: int, why: str, now: float) -> None:
-    """Count, trace and log the end of a request that was never admitted; see Ending.end."""
-    request, ticket, services = exchange.request, exchange.ticket, exchange.services
-    exchange.state = DONE
-    duration = now - ticket.arrived
-    kind = (request.counted_as, request.version, status)
-    exchange.entry.counters.ended(kind, ended, duration, request.length, size)
-    if exchange.trace is not None:
-        exchange.trace.ended(status, ended)
-    if services.request_log is not None:
-        end.log(exchange, services.request_log, status, size, duration, why)
-    ticket.owner = NO_OWNER  # breaks the cycle, see Exchange.end
-    exchange.client.base.idle_since = now
 
 
 # -- may it wake its revision ----------------------------------------------------------------------
@@ -141,7 +102,7 @@ def _may_start_pod(exchange: Exchange, policies: RequestPolicies, now: float) ->
     """Return whether a request may be queued or sent; if not, it has its response."""
     response = _response_of_sleeping(exchange, policies, now)
     if response is not None:
-        respond_unadmitted(exchange, response, "asleep", now)
+        end.respond_unadmitted(exchange, response, "asleep", now)
     return response is None
 
 
@@ -157,7 +118,7 @@ def end_if_asleep(exchange: Exchange, now: float) -> None:
         return
     response = _response_of_sleeping(exchange, policies, now)
     if response is not None:
-        if response.status >= _ERRORS:
+        if response.status >= end.ERRORS:
             waited = now - exchange.ticket.arrived
             response = end.in_form(exchange, response, exchange.added_lines, waited, 1)
         end.respond_to_waiting(exchange, response, "asleep", now)
@@ -168,7 +129,8 @@ def _response_of_sleeping(
 ) -> OwnResponse | None:
     """Return the response to a request that may not start a pod; None if it needs a pod."""
     request, wake = exchange.request, policies.wake
-    if is_awake(exchange.entry.throttler) or _may_wake(exchange, policies):
+    is_awake = exchange.entry.throttler.slots.pods  # also if each one is busy
+    if is_awake or _may_wake(exchange, policies):
         return None
     if is_prefetch(policies.waiting, request):
         return _asleep(exchange, 503)  # a browser would show a good response later
@@ -204,7 +166,7 @@ def _may_wake(exchange: Exchange, policies: RequestPolicies) -> bool:
         return False
     # A peek follows the rules of the request that its page replaced.
     method = (
-        b"GET" if peek.is_peek(request, exchange.client.base.port, policies) else request.method
+        b"GET" if wait.is_peek(request, exchange.client.base.port, policies) else request.method
     )
     return wake is None or may_wake(wake, request, method)
 
@@ -222,11 +184,6 @@ def is_prefetch(waiting: WhileWaiting | None, request: Request) -> bool:
     return purpose.lower().startswith(b"prefetch")
 
 
-def is_awake(throttler: RevisionThrottler) -> bool:
-    """Return whether any pod of a revision is usable, also if each one is busy; O(1)."""
-    return bool(throttler.slots.pods)
-
-
 def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
     """Return whether a request may wait for a pod; each rule must allow it.
 
@@ -239,7 +196,7 @@ def may_wake(rules: WakeRules, request: Request, method: bytes) -> bool:
         (not rules.methods or method in rules.methods)
         and not _is_under(request.target, rules.not_paths)
         and not _is_from(request, rules.not_user_agents)
-        and (not rules.required_header or _has(request, rules.required_header))
+        and (not rules.required_header or bool(request.value_of(rules.required_header)))
     )
 
 
@@ -248,8 +205,8 @@ def _is_under(target: bytes, paths: tuple[bytes, ...]) -> bool:
     # A loop: mypyc has no quick form of startswith with a tuple.
     for path in paths:
         if target.startswith(path):
-            end = len(path)
-            if path[-1:] == b"/" or target[end : end + 1] in (b"", b"/", b"?"):
+            length = len(path)
+            if path[-1:] == b"/" or target[length : length + 1] in (b"", b"/", b"?"):
                 return True
     return False
 
@@ -263,11 +220,6 @@ def _is_from(request: Request, agents: tuple[bytes, ...]) -> bool:
         if name.find(agent) >= 0:
             return True
     return False
-
-
-def _has(request: Request, name: bytes) -> bool:
-    """Return whether a request has a field with a value that is not empty."""
-    return bool(request.value_of(name))
 
 
 # -- is it authorized ------------------------------------------------------------------------------
@@ -290,15 +242,11 @@ def _is_authorized(exchange: Exchange, policy: Authorization, now: float) -> boo
     if services.authorizer is not None and policy.url:
         revision, request = exchange.entry.throttler.revision.id, exchange.request
         fields = fields_of(request, exchange.client.base.address)
-        size = ticket.size + _still_to_come(exchange)
+        # So many bytes of the body may arrive before the decision: in HTTP/1 none.
+        is_read = request.version is HTTP_2 and not exchange.body.complete
+        size = ticket.size + (STREAM_WINDOW if is_read else 0)
         verdict = services.authorizer.ask(exchange, revision, policy, fields, size)
     return verdict is not None and follow(exchange, verdict, now)
-
-
-def _still_to_come(exchange: Exchange) -> int:
-    """Return how many bytes of the body may arrive before the decision: in HTTP/1 none."""
-    is_read = exchange.request.version is HTTP_2 and not exchange.body.complete
-    return STREAM_WINDOW if is_read else 0
 
 
 def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:
@@ -324,7 +272,7 @@ def fields_of(request: Request, client: bytes) -> list[tuple[bytes, bytes]]:
 def _is_forwarded(name: bytes) -> bool:
     if name in _LEFT_OUT or is_lookalike(name):
         return False
-    for prefix in _LEFT_OUT_PREFIXES:  # noqa: SIM110 # see wake_rules._is_under
+    for prefix in _LEFT_OUT_PREFIXES:  # noqa: SIM110 # see _is_under
         if name.startswith(prefix):
             return False
     return True
@@ -344,7 +292,7 @@ def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
     try:  # the revision may be deleted meanwhile, and may have returned
         entry = services.driver.entries.of(exchange.entry.throttler.revision.id)
     except RevisionNotFound as missing:
-        respond_unadmitted(exchange, own_responses.not_found(missing), "refused", now)
+        end.respond_unadmitted(exchange, own_responses.not_found(missing), "refused", now)
         return False
     exchange.entry = entry
     policies = entry.throttler.revision.policies.requests
@@ -355,19 +303,19 @@ def follow(exchange: Exchange, verdict: Verdict, now: float) -> bool:
         # The last pod may be gone meanwhile.
         return _may_start_pod(exchange, policies, now) and _has_no_response(exchange, policies, now)
     port = exchange.client.base.port
-    if verdict.denies and policies is not None and peek.is_peek(exchange.request, port, policies):
+    if verdict.denies and policies is not None and wait.is_peek(exchange.request, port, policies):
         verdict = _FORBIDDEN
-    elif verdict.denies and verdict.status < _ERRORS and grpc.is_grpc(exchange.request.fields):
+    elif verdict.denies and verdict.status < end.ERRORS and grpc.is_grpc(exchange.request.fields):
         verdict = _UNAUTHENTICATED
     if verdict.denies:
         response = own_responses.denied(verdict.status, verdict.lines, verdict.body)
-        respond_unadmitted(exchange, response, "denied", now, is_in_form=bool(verdict.body))
+        end.respond_unadmitted(exchange, response, "denied", now, is_in_form=bool(verdict.body))
         return False
     why = verdict.error or f"the authorization server responded {verdict.status}"
     response = own_responses.not_authorized(why, services.retry_after(entry.throttler))
     end.record_failure(exchange, response.status, Reason.NOT_AUTHORIZED, why)
     services.log_own_response(entry.throttler.revision.id, response)
-    respond_unadmitted(exchange, response, "not-authorized", now)
+    end.respond_unadmitted(exchange, response, "not-authorized", now)
     return False
 
 
@@ -419,16 +367,17 @@ def stop(exchange: Exchange, response: OwnResponse, ended: str) -> None:
     """End a request that waits for the authorization server, because the activator drains.
 
     Arguments:
-        exchange, response, ended: see ``respond_unadmitted``.
+        exchange, response, ended: see ``end.respond_unadmitted``.
     """
     _cancel(exchange)
-    respond_unadmitted(exchange, response, ended, exchange.services.driver.clock())
+    end.respond_unadmitted(exchange, response, ended, exchange.services.driver.clock())
 
 
 def leave(exchange: Exchange) -> None:
     """End a request that waits for the authorization server, because its client has closed."""
     _cancel(exchange)
-    _end(exchange, "cancelled", 499, 0, "", exchange.services.driver.clock())
+    exchange.ticket.counts = False  # it is no load for the autoscaler
+    end.end_now(exchange, "cancelled", 499, 0)
 
 
 def _cancel(exchange: Exchange) -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, final
 from activator.proxy.message.fields import PRIORITY
 from activator.proxy.message.request import Request
 from throttler.model import FlowKey, HashKey, KeyKind, QueueOrder
+from throttler.rendezvous import TOKEN_BYTES, Sticky
 from throttler.request_policies import HIGH, LOW, NORMAL
-from throttler.sticky import TOKEN_BYTES, Sticky
 from throttler.ticket import Ticket
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from activator.knative.queue_proxy import (
     fate_of,
 )
 from activator.proxy.exchange import end
-from activator.proxy.exchange.states import DONE, RESPONSE_BEGUN
+from activator.proxy.exchange.sides import DONE, RESPONSE_BEGUN, Progress
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import ErrorCode, name_of_code
+from activator.proxy.message import own_responses
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.message.response import Response
@@ -105,45 +106,31 @@ class Consequences(NamedTuple):
     """The consequences of a failure, for the request and for the pod.
 
     Attributes:
-        repeatable: for a request that may be sent again, see ``may_repeat``.
-        other: for any other request.
+        if_repeatable: for a request that may be sent again, see ``is_repeatable``.
+        otherwise: for any other request.
         blame: for the pod, at the first failure of a request.
         again: for the pod, at a later failure of the same request.
     """
 
-    repeatable: Then
-    other: Then
+    if_repeatable: Then
+    otherwise: Then
     blame: Blame
     again: Blame
 
 
+_PASS_ON, _SAME_POD, _REQUEUE = Then.PASS_ON, Then.SAME_POD, Then.REQUEUE
+_NONE, _UNREACHABLE, _RESPONSE = Blame.NONE, Blame.UNREACHABLE, Blame.RESPONSE
 #: The rule for each failure.
 RULES: dict[Failure, Consequences] = {
-    Failure.NO_CONNECTION: Consequences(
-        Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
-    ),
-    Failure.REUSED_LOST: Consequences(
-        Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE
-    ),
-    Failure.NEW_LOST: Consequences(
-        Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE
-    ),
-    Failure.REFUSED: Consequences(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
-    Failure.REFUSED_STILL: Consequences(
-        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
-    ),
-    Failure.UNTOUCHED: Consequences(
-        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
-    ),
-    Failure.APPLICATION_LOST: Consequences(
-        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE
-    ),
-    Failure.STREAM_LOST: Consequences(
-        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE
-    ),
-    Failure.RESPONSE_LOST: Consequences(
-        Then.PASS_ON, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
-    ),
+    Failure.NO_CONNECTION: Consequences(_REQUEUE, _REQUEUE, _UNREACHABLE, _UNREACHABLE),
+    Failure.REUSED_LOST: Consequences(_SAME_POD, _PASS_ON, _NONE, _NONE),
+    Failure.NEW_LOST: Consequences(_REQUEUE, _PASS_ON, _UNREACHABLE, _NONE),
+    Failure.REFUSED: Consequences(_REQUEUE, _PASS_ON, _NONE, _NONE),
+    Failure.REFUSED_STILL: Consequences(_REQUEUE, _PASS_ON, _RESPONSE, _RESPONSE),
+    Failure.UNTOUCHED: Consequences(_REQUEUE, _PASS_ON, _RESPONSE, _RESPONSE),
+    Failure.APPLICATION_LOST: Consequences(_REQUEUE, _PASS_ON, _RESPONSE, _NONE),
+    Failure.STREAM_LOST: Consequences(_REQUEUE, _PASS_ON, _RESPONSE, _NONE),
+    Failure.RESPONSE_LOST: Consequences(_PASS_ON, _PASS_ON, _RESPONSE, _RESPONSE),
 }
 
 
@@ -162,28 +149,24 @@ def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Bl
 
     Arguments:
         failure: how the attempt failed.
-        repeatable: see ``may_repeat``.
+        repeatable: see ``is_repeatable``.
         repeats: earlier failures of this request that count (``SEEN``).
     """
     rule = RULES[failure]
     if failure in SEEN and repeats >= MAX_REPEATS:
         repeatable = False
-    return rule.repeatable if repeatable else rule.other, rule.again if repeats else rule.blame
+    then = rule.if_repeatable if repeatable else rule.otherwise
+    return then, rule.again if repeats else rule.blame
 
 
-def again(failure: Failure, repeatable: bool, repeats: int) -> bool:
-    """Return whether the request is sent again; arguments as for ``judge``."""
-    return judge(failure, repeatable=repeatable, repeats=repeats)[0] is not Then.PASS_ON
-
-
-def lost(*, began: bool, reused: bool) -> Failure:
+def lost(progress: Progress, *, reused: bool) -> Failure:
     """Return the failure for the end of a connection with a request on it.
 
     Arguments:
-        began: whether any byte of a response had arrived.
+        progress: how far the response had come.
         reused: whether the connection had served another request before.
     """
-    if began:
+    if progress is not Progress.SILENT:
         return Failure.RESPONSE_LOST
     return Failure.REUSED_LOST if reused else Failure.NEW_LOST
 
@@ -198,8 +181,10 @@ def refused(refusals: int, *, half_open: bool) -> Failure:
     return Failure.REFUSED_STILL if half_open or refusals > MAX_REFUSALS else Failure.REFUSED
 
 
-def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
-    """Return whether a request that a pod may have seen can be sent to a pod again.
+def is_repeatable(
+    request: Request, body: RequestBody, failure: Failure, *, is_service: bool = False
+) -> bool:
+    """Return whether a request can be sent to a pod again.
 
     Its body must be buffered from the start. If the application may have received the request, its
     method must be idempotent, and it must not change the protocol.
@@ -208,9 +193,13 @@ def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
         request: the client's request.
         body: its body.
         failure: how the attempt failed.
+        is_service: whether the pod stands for the ClusterIP. It is never ejected, so it gets no
+            retries that only the deadline limits.
     """
-    if failure is Failure.UNTOUCHED:
+    if failure is Failure.REFUSED or failure is Failure.UNTOUCHED:
         return body.replayable
+    if failure is Failure.REFUSED_STILL:
+        return body.replayable and not is_service
     return request.method in IDEMPOTENT and body.replayable and not request.upgrade
 
 
@@ -337,7 +326,7 @@ class Attempts:
         if failure is Failure.UNTOUCHED and pod.is_service:
             # The ClusterIP is never ejected, so the number of retries must be limited.
             failure = Failure.APPLICATION_LOST
-        if failure is None or not self._may_go_again(exchange, pod, failure):
+        if failure is None or self._judged(exchange, pod, failure)[0] is Then.PASS_ON:
             self._judge(pod, response.status, failure, payload)
             return True
         exchange.pod_side = None
@@ -356,9 +345,10 @@ class Attempts:
 
     # -- a failed attempt --------------------------------------------------------------------------
 
-    def reset(self, exchange: Exchange, code: int, began: bool) -> None:
+    def reset(self, exchange: Exchange, code: int, progress: Progress) -> None:
         """Handle a stream reset by a pod; see ``Requester.on_reset``."""
         error = f"the pod reset the stream: {name_of_code(code)}"
+        began = progress is not Progress.SILENT
         if began:
             self.broken_by = code
         elif code == _REFUSED_STREAM:
@@ -389,7 +379,8 @@ class Attempts:
         """
         pod, body = exchange.pod(), exchange.body
         if exchange.request.upgrade:
-            exchange.stop(end.no_upgrade(pod), "refused")
+            why = f"{pod.address}: the pod speaks only HTTP/2, which has no Upgrade"
+            exchange.stop(own_responses.no_upgrade(why), "refused")
             return
         if self._crossed is pod or not body.replayable or is_grpc(exchange.request.fields):
             self._pass_on(exchange, error)
@@ -421,16 +412,22 @@ class Attempts:
             self._pass_on(exchange, error)
         elif then is Then.SAME_POD:
             self.fresh = True
+            # One metric counts retries and requeues; its cause is the documented one.
             exchange.entry.counters.requeued("connection-closed")
             exchange.connect(exchange.pod(), self._driver.clock())
         else:
             exchange.requeue(cause)
 
+    def _judged(self, exchange: Exchange, pod: PodTracker, failure: Failure) -> tuple[Then, Blame]:
+        """Return the consequences of a failed attempt, for the request and for the pod."""
+        request, body = exchange.request, exchange.body
+        repeatable = is_repeatable(request, body, failure, is_service=pod.is_service)
+        return judge(failure, repeatable=repeatable, repeats=self._repeats)
+
     def _blame(self, exchange: Exchange, pod: PodTracker, failure: Failure, error: str) -> Then:
         """Report the failure of a pod to the driver; return the step for the request."""
+        then, blame = self._judged(exchange, pod, failure)
         seen = failure in SEEN
-        repeatable = _may_repeat(exchange, pod, failure)
-        then, blame = judge(failure, repeatable=repeatable, repeats=self._repeats)
         self._repeats += seen
         if blame is Blame.UNREACHABLE:
             self._driver.connect_failed(pod, error, sent=seen)
@@ -438,20 +435,7 @@ class Attempts:
             self._driver.responded_badly(pod, error, untouched=failure in UNTOUCHING)
         return then
 
-    def _may_go_again(self, exchange: Exchange, pod: PodTracker, failure: Failure) -> bool:
-        return again(failure, _may_repeat(exchange, pod, failure), self._repeats)
-
     @staticmethod
     def _pass_on(exchange: Exchange, error: str) -> None:
         response = end.failed(exchange.pod(), error)
         exchange.stop(response, "upstream-failed")
-
-
-def _may_repeat(exchange: Exchange, pod: PodTracker, failure: Failure) -> bool:
-    """Return whether a request can be sent again after a failure."""
-    if failure is Failure.REFUSED:
-        return exchange.body.replayable
-    if failure is Failure.REFUSED_STILL:
-        # The ClusterIP is never ejected, so it gets no retries that only the deadline limits.
-        return exchange.body.replayable and not pod.is_service
-    return may_repeat(exchange.request, exchange.body, failure)

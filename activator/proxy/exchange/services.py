@@ -11,6 +11,7 @@ from activator.driver import Driver
 from activator.process.logs import Repeats
 from activator.process.timers import Timers
 from activator.proxy.exchange.placement import ClientAddresses
+from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.response import CurrentDate
 from activator.proxy.message.waiting_page import DEFAULT, Template
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from activator.runtime import Authorizer, RequestLog, RequestTracer
 
 logger = logging.getLogger(__name__)
-
-#: Revisions whose comment for event streams is kept.
-_MOST_COMMENTS = 1024
 
 
 @dataclass(slots=True)
@@ -44,15 +42,16 @@ class ProxyServices:
     Arguments:
         driver: decides which pod gets a request.
         pools: the connections to all pods.
-        timers: end the leases of revisions.
         hold_bytes: bytes of a body that are buffered while its request waits, or for a retry.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         server_timing: whether a response that waited gets the field ``Server-Timing``.
-        added_lines: the field lines that the activator adds to a response, each preceded by its
-            CRLF. An exchange may replace them.
+        cold_start_header: whether each response states whether it waited for a cold start.
         clients: finds the addresses of clients.
 
     Attributes:
+        timers: end the leases of revisions, and enforce the deadlines of connections.
+        added_lines: the field lines that the activator adds to a response, each preceded by its
+            CRLF. An exchange may replace them.
         counters: counts of requests without a revision.
         date: the current date, for responses without one.
         tracer, request_log: the observers of requests; None while they are off. They may change at
@@ -71,22 +70,21 @@ class ProxyServices:
         self,
         driver: Driver,
         pools: ConnectionPools,
-        timers: Timers,
         *,
         hold_bytes: int,
-        idle_from_arrival: bool,
-        server_timing: bool,
-        added_lines: bytes,
+        idle_from_arrival: bool = False,
+        server_timing: bool = False,
+        cold_start_header: bool = False,
         clients: ClientAddresses | None = None,
     ) -> None:
         self.driver = driver
         self.pools = pools
-        self.timers = timers
+        self.timers = Timers(driver.clock)
         self.templates: Mapping[str, Template] = {}
         self.hold_bytes = hold_bytes
         self.idle_from_arrival = idle_from_arrival
         self.server_timing = server_timing
-        self.added_lines = added_lines
+        self.added_lines = WARM if cold_start_header else b""
         self.clients = ClientAddresses() if clients is None else clients
         self.counters = ProxyCounters()
         self.tracer: RequestTracer | None = None
@@ -143,18 +141,6 @@ class ProxyServices:
                 extra=identity(revision),
             )
         return template
-
-    def remember_comment(self, revision: RevisionID, until: float, comment: bytes) -> None:
-        """Keep the comment for event streams of a revision. A full memo is cleared first.
-
-        Arguments:
-            revision: the revision.
-            until: when the comment is obsolete, seconds.
-            comment: see ``event_stream.comment``.
-        """
-        if len(self.comments) >= _MOST_COMMENTS:
-            self.comments.clear()
-        self.comments[revision] = (until, comment)
 
     def still_connecting(self) -> str:
         """Return why a request with a pod has no connection yet, as a suffix of a detail."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final, final
 
-from activator.proxy.exchange.client_side import ClientSide
-from activator.proxy.exchange.pod_side import PodSide
+from activator.proxy.exchange.sides import ClientSide, PodSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import block_of
@@ -36,14 +35,14 @@ class Translation:
         to_http2: True if the pod speaks HTTP/2 and the client HTTP/1; False for the opposite.
     """
 
-    __slots__ = ("_client", "_side", "_unsent", "_untaken", "to_http2")
+    __slots__ = ("_client", "_side", "_unaccepted", "_unsent", "to_http2")
 
     def __init__(self, client: ClientSide, side: PodSide, *, to_http2: bool) -> None:
         self._client = client
         self._side = side
         self.to_http2 = to_http2
         self._unsent = 0  # bytes of the request that the pod's connection has not accepted
-        self._untaken = 0  # bytes of the response that the client's connection has not accepted
+        self._unaccepted = 0  # bytes of the response that the client's connection has not accepted
 
     # -- the request ----------------------------------------------------------------------------
 
@@ -51,7 +50,7 @@ class Translation:
         """Return the trailers of a request in the pod's version."""
         return as_block(trailers) if self.to_http2 else as_lines(trailers)
 
-    def sent(self, size: int) -> None:
+    def sent_to_pod(self, size: int) -> None:
         """Record that bytes of the request's body went to the pod.
 
         Arguments:
@@ -60,13 +59,13 @@ class Translation:
         if self.to_http2:
             return  # the pod's stream reports itself which bytes are sent
         self._unsent += size
-        self.pod_changed()
+        self.pod_accepts()
 
-    def pod_changed(self) -> None:
+    def pod_accepts(self) -> None:
         """Credit the client once the pod's connection accepts more bytes."""
         if self._unsent and not self._side.is_full():
             size, self._unsent = self._unsent, 0
-            self._client.took(size)
+            self._client.accepted(size)
 
     # -- the response ---------------------------------------------------------------------------
 
@@ -87,7 +86,7 @@ class Translation:
         """Return the trailers of a response in the client's version."""
         return as_lines(trailers) if self.to_http2 else as_block(trailers)
 
-    def passed(self, size: int) -> None:
+    def sent_to_client(self, size: int) -> None:
         """Record that bytes of the response's body went to the client.
 
         Arguments:
@@ -97,20 +96,20 @@ class Translation:
             if self._client.is_full():
                 self._side.pause(True)
             return
-        self._untaken += size
+        self._unaccepted += size
         if not self._client.is_full():
-            self.client_took_all()
+            self.client_accepted_all()
 
-    def client_took(self, _size: int) -> None:
+    def client_accepted(self) -> None:
         """Resume reading from the pod once the client's stream accepts more."""
         if not self._client.is_full():
             self._side.pause(False)
 
-    def client_took_all(self) -> None:
+    def client_accepted_all(self) -> None:
         """Credit the pod, because the client's connection has sent all bytes that waited."""
-        if self.to_http2 and self._untaken:
-            size, self._untaken = self._untaken, 0
-            self._side.took(size)
+        if self.to_http2 and self._unaccepted:
+            size, self._unaccepted = self._unaccepted, 0
+            self._side.accepted(size)
 
 
 def as_block(trailers: bytes) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from activator.proxy.exchange import end
 from activator.proxy.exchange.placement import stick
-from activator.proxy.exchange.states import DONE, TUNNEL
+from activator.proxy.exchange.sides import DONE, TUNNEL
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import (
@@ -42,7 +42,7 @@ class SwitchingSide(Protocol):
             The transport, and the bytes that arrived behind the head.
         """
 
-    def is_stopped(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether bytes wait because the peer does not read."""
 
     def unread_bytes(self) -> UnreadBytes:
@@ -88,13 +88,6 @@ def begin(exchange: Exchange, response: Response) -> None:
     assert at_pod is not None
     at_client.switch(response, exchange.added_lines)
     _connect(exchange, at_client, at_pod)
-
-
-def _closed(exchange: Exchange) -> None:
-    """End the request, because a connection of the tunnel is lost."""
-    exchange.pod_side = None
-    if exchange.state is not DONE:
-        end.end_now(exchange, "served", _SWITCHED, exchange.response_size)
 
 
 class _End:
@@ -157,7 +150,10 @@ class _End:
         if not self.peer.transport.is_closing():
             self.peer.transport.close()
         del self.peer  # breaks the cycle: nothing is left for the garbage collector
-        _closed(self._exchange)
+        exchange = self._exchange
+        exchange.pod_side = None
+        if exchange.state is not DONE:
+            end.end_now(exchange, "served", _SWITCHED, exchange.response_size)
         self._side.connection_lost(exc)
 
     def end_unread(self) -> tuple[PeerKind, str]:
@@ -199,7 +195,7 @@ def _connect(exchange: Exchange, client: SwitchingSide, pod: SwitchingSide) -> N
         client: the client's connection.
         pod: the pod's connection.
     """
-    client_is_full, pod_is_full = client.is_stopped(), pod.is_stopped()
+    client_is_full, pod_is_full = client.is_full(), pod.is_full()
     at_client = _End(client, exchange)
     at_pod = _PodEnd(pod, exchange)
     at_client.peer, at_pod.peer = at_pod, at_client

@@ -3,6 +3,12 @@
 Only a request that waits has a ``PodWait``: for its cold start and for fields of its response. The
 modes of waiting clients are ``request_policies.WaitMode``. ``FITS`` says which requests a mode
 fits, and ``STEPS`` what it does. Only revisions with ``activator.dev/while-waiting`` have modes.
+
+A waiting page finds out by a peek whether it should reload. That is a HEAD request for the URL of
+the page, with ``Activator-Peek: 1``. Only revisions with waiting pages understand the field; for
+all others such a request is like any other. A peek is never queued, and is no load itself. It
+prolongs the lease that counts for all open pages of a revision.
+
 Knative has no counterpart: its clients always wait. Sources: Server Timing
 (https://www.w3.org/TR/server-timing/); KEDA's X-KEDA-HTTP-Cold-Start for the other field.
 """
@@ -14,22 +20,113 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from activator.driver import Driver
 from activator.proxy.exchange import heartbeat
 from activator.proxy.exchange.end import in_form, record_failure, respond_to_waiting
-from activator.proxy.exchange.peek import PAGE_LEASE, start_of
-from activator.proxy.exchange.permission import is_awake
-from activator.proxy.exchange.states import WAITING
+from activator.proxy.exchange.sides import WAITING
 from activator.proxy.message import own_responses, waiting_page
 from activator.proxy.message.error_forms import prefers_html
 from activator.proxy.message.fields import HTTP_1_0
+from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.request import Request
+from activator.proxy.message.waiting_page import Start, StartPhase, whole_seconds
 from activator.records.cold_starts import ColdStart, ColdStartPhase, ColdStarts
-from throttler.pod import PodTracker
-from throttler.request_policies import WaitMode, WhileWaiting
+from throttler.model import Revision
+from throttler.pod import PodState, PodTracker
+from throttler.request_policies import RequestPolicies, WaitMode, WhileWaiting
+from throttler.revision import RevisionThrottler
 from throttler.ticket import QUEUED
 
 if TYPE_CHECKING:
-    from activator.proxy.exchange.early_stream import EarlyStream
+    from activator.proxy.client.connection import ClientPort
     from activator.proxy.exchange.exchange import Exchange
+    from activator.proxy.exchange.heartbeat import EarlyStream
+
+
+_FIELD: Final = b"activator-peek"
+#: Seconds for which an open page counts as demand after it was sent, or after a peek. A page
+#: without scripts is back after 5 s, and waits for ``page_after`` then. Browsers run the timers of
+#: a hidden tab once a minute.
+PAGE_LEASE: Final = 75.0
+#: The same after a peek that finds a free slot: the page reloads at once.
+RELOAD_LEASE: Final = 10.0
+
+
+def is_peek(request: Request, port: ClientPort, policies: RequestPolicies) -> bool:
+    """Return whether a request is a peek of a waiting page.
+
+    Arguments:
+        request: the client's request.
+        port: the port that the client has connected to. The admission port has no pages.
+        policies: of its revision.
+    """
+    if request.method != b"HEAD" or request.has_body or policies.waiting is None:
+        return False
+    if port.admission is not None:
+        return False
+    return WaitMode.PAGE in policies.waiting.modes and request.value_of(_FIELD) == b"1"
+
+
+def respond_to_peek(exchange: Exchange, now: float) -> OwnResponse:
+    """Prolong the lease of the revision, and return the response to a peek.
+
+    Arguments:
+        exchange: the exchange of the request.
+        now: seconds.
+    """
+    services, entry = exchange.services, exchange.entry
+    throttler = entry.throttler
+    if throttler.has_free_slot:
+        services.keep_demand(entry, now + RELOAD_LEASE, now)
+        return waiting_page.peek(None)
+    start = start_of(services.driver, throttler, now)
+    if start.phase is not StartPhase.FAILED:
+        services.keep_demand(entry, now + PAGE_LEASE, now)
+    return waiting_page.peek(start)
+
+
+def start_of(driver: Driver, throttler: RevisionThrottler, now: float) -> Start:
+    """Return the start of a revision at which requests wait.
+
+    Arguments:
+        driver: knows why they wait.
+        throttler: of the revision.
+        now: seconds.
+    """
+    revision, forecast = throttler.revision, throttler.expected_wait(now)
+    reason, detail = driver.why(throttler)
+    phase, cold_start = phase_of(throttler), driver.cold_starts.under_way.get(revision.id)
+    if cold_start is not None and now - cold_start.began >= _limit(revision):
+        phase, forecast = StartPhase.FAILED, None
+    return Start(
+        revision.service or revision.id.name,
+        revision.id.namespace,
+        phase,
+        whole_seconds(forecast),
+        reason,
+        detail,
+        throttler.forecast.is_late(now),
+    )
+
+
+def _limit(revision: Revision) -> float:
+    """Return for how many seconds a request of a revision may wait for a pod."""
+    requests = revision.policies.requests
+    whole = min(revision.timeout or inf, revision.response_start_timeout or inf)
+    return (requests.wait_seconds if requests is not None else 0.0) or whole
+
+
+def phase_of(throttler: RevisionThrottler) -> StartPhase:
+    """Return the phase of a revision at which requests wait."""
+    if throttler.slots.pods:
+        return StartPhase.BUSY
+    pods = [pod for pod in throttler.backends.pods.values() if pod.state is not PodState.DRAINING]
+    if not pods:
+        return StartPhase.ASKED
+    if any(pod.probe.at is not None or pod.probe.failures for pod in pods):
+        return StartPhase.PROBED
+    return StartPhase.LISTED
+
 
 #: Field lines that state whether a response waited for a pod to start, each behind its CRLF.
 WARM = b"\r\nActivator-Cold-Start: false"
@@ -129,16 +226,14 @@ class PodWait:
             self.cold_starts.request_ended(self.cold_start, outcome, now)
 
     def fields(self, now: float) -> bytes:
-        """Return the field lines for a response that begins now; empty if they are off."""
-        return self._timing(now) if self._server_timing else b""
-
-    def _timing(self, now: float) -> bytes:
-        """Return the field Server-Timing, preceded by its CRLF.
+        """Return the field Server-Timing, preceded by its CRLF; empty if it is off.
 
         ``queue`` is the time without a pod. Two phases of it follow if they are known: ``scale``
         until Kubernetes listed a pod, and ``probe`` until a pod passed a probe. ``pod`` is
         the time from the assignment until ``now``.
         """
+        if not self._server_timing:
+            return b""
         assigned_at = self.assigned_at
         waited = (now if assigned_at is None else assigned_at) - self._arrived
         start = b"warm" if self.cold_start is None else b"cold"
@@ -243,10 +338,6 @@ def step(exchange: Exchange, wait: PodWait, now: float) -> float:
 # -- the modes ------------------------------------------------------------------------------------
 
 
-def _always(exchange: Exchange) -> bool:
-    return True
-
-
 def _is_navigation(exchange: Exchange) -> bool:
     """Return whether a person waits for a page: a browser shows the response as a document."""
     request = exchange.request
@@ -257,14 +348,6 @@ def _is_navigation(exchange: Exchange) -> bool:
     if any(request.value_of(name) for name in (*_FETCH_METADATA, *_OF_SCRIPTS)):
         return False
     return prefers_html(request.lines)
-
-
-def _may_get_heartbeats(exchange: Exchange) -> bool:
-    return heartbeat.fits(exchange) or heartbeat.may_fit_later(exchange)
-
-
-def _nothing(exchange: Exchange, now: float) -> float:
-    return inf
 
 
 def _beat(exchange: Exchange, now: float) -> float:
@@ -297,7 +380,7 @@ def _send_page(exchange: Exchange, now: float) -> float:
         return inf
     services, entry = exchange.services, exchange.entry
     throttler = entry.throttler
-    if is_awake(throttler):
+    if throttler.slots.pods:  # also if each one is busy
         return now + LOOK_AGAIN
     revision = throttler.revision
     requests = revision.policies.requests
@@ -348,16 +431,18 @@ def _keep_demand(exchange: Exchange, until: float, ended: str, now: float) -> No
 
 #: Whether a mode fits a request. HTTP/1.0, HEAD and a change of protocol get HOLD alone.
 FITS: Final[dict[WaitMode, Callable[[Exchange], bool]]] = {
-    WaitMode.HOLD: _always,
+    WaitMode.HOLD: lambda exchange: True,
     WaitMode.PAGE: _is_navigation,
-    WaitMode.HEARTBEAT: _may_get_heartbeats,
-    WaitMode.REFUSE: _always,
+    WaitMode.HEARTBEAT: lambda exchange: (
+        heartbeat.fits(exchange) or heartbeat.may_fit_later(exchange)
+    ),
+    WaitMode.REFUSE: lambda exchange: True,
 }
 
 
 #: What a mode does when its time has come. Returns when to call it again, seconds.
 STEPS: Final[dict[WaitMode, Callable[[Exchange, float], float]]] = {
-    WaitMode.HOLD: _nothing,
+    WaitMode.HOLD: lambda exchange, now: inf,
     WaitMode.PAGE: _send_page,
     WaitMode.HEARTBEAT: _beat,
     WaitMode.REFUSE: _refuse,

@@ -4,11 +4,9 @@
 turn of the loop at once. Its side (``ConnectionSide``) handles the meaning of frames.
 """
 
-# ruff: noqa: B027 # methods without a body are for the other kind of connection
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -68,44 +66,38 @@ FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
 }
 
 
-class ConnectionSide(ABC):
-    """One kind of connection. Methods without ``abstractmethod`` are for one kind only."""
+class ConnectionSide:
+    """One kind of connection. This class itself is the side of a lost one: it does nothing."""
 
     __slots__ = ()
 
     # -- the connection -------------------------------------------------------------------------
 
-    @abstractmethod
     def lost(self, exc: Exception | None) -> None:
         """Handle the end of the connection."""
 
-    @abstractmethod
     def on_full(self) -> None:
         """Handle a peer that does not read payload: the transport is full."""
 
-    @abstractmethod
     def on_backlog(self) -> None:
         """Handle a peer that does not read even control frames."""
 
-    @abstractmethod
     def on_failed(self, fault: ConnectionFault) -> None:
         """Close: the peer broke a rule, and GOAWAY is written."""
 
-    @abstractmethod
     def end_unread(self) -> tuple[PeerKind, str]:
         """End the connection to free its unread bytes; return its side and its peer's address."""
+        return PeerKind.CLIENT, ""
 
     # -- its streams ----------------------------------------------------------------------------
 
-    @abstractmethod
     def is_idle(self, stream: int) -> bool:
         """Return whether a stream has never begun."""
+        return False
 
-    @abstractmethod
     def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
         """Handle a whole header block."""
 
-    @abstractmethod
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
         """Handle payload.
 
@@ -113,21 +105,18 @@ class ConnectionSide(ABC):
             trailers: None unless the payload is the last; then the header block of trailers.
         """
 
-    @abstractmethod
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
         """Handle RST_STREAM of the peer; ``owner`` had the stream, which has ended."""
 
-    @abstractmethod
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """End a stream because of a wrong frame; the connection stays open."""
 
-    @abstractmethod
     def on_stream_removed(self, stream: Stream) -> None:
         """Handle the removal of a stream, however it ended."""
 
-    @abstractmethod
     def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
         """End a stream to free its unread bytes; return its side and its peer's address."""
+        return PeerKind.CLIENT, ""
 
     # -- connections of clients -----------------------------------------------------------------
 
@@ -170,385 +159,8 @@ class ConnectionSide(ABC):
         """Open no more streams; requeue requests on streams after ``last_stream``."""
 
 
-@final
-class _Gone(ConnectionSide):
-    """The side of a lost connection: does nothing."""
-
-    __slots__ = ()
-
-    def lost(self, exc: Exception | None) -> None:
-        pass
-
-    def on_full(self) -> None:
-        pass
-
-    def on_backlog(self) -> None:
-        pass
-
-    def on_failed(self, fault: ConnectionFault) -> None:
-        pass
-
-    def end_unread(self) -> tuple[PeerKind, str]:
-        return PeerKind.CLIENT, ""
-
-    def is_idle(self, stream: int) -> bool:
-        return False
-
-    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
-        pass
-
-    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        pass
-
-    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
-        pass
-
-    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        pass
-
-    def on_stream_removed(self, stream: Stream) -> None:
-        pass
-
-    def end_stream_unread(self, stream: Stream) -> tuple[PeerKind, str]:
-        return PeerKind.CLIENT, ""
-
-
 #: The side of each lost connection.
-GONE: Final[ConnectionSide] = _Gone()
-
-
-# The streams of one connection: their windows, their states, and their queued payload.
-#
-# Connections of clients and to pods use the same streams. Pure: ``SendQueue.frames`` collects
-# frames until the connection writes them.
-
-_DATA: Final = int(FrameType.DATA)
-_HEADERS: Final = int(FrameType.HEADERS)
-_CONTINUATION: Final = int(FrameType.CONTINUATION)
-
-
-def data_head(stream: int, length: int, *, ended: bool) -> bytes:
-    """Return the head of a DATA frame. The caller adds the payload without another copy.
-
-    Arguments:
-        length: bytes of payload; at most the peer's SETTINGS_MAX_FRAME_SIZE.
-        ended: whether it is the stream's last frame.
-    """
-    return HEAD.pack(length << 8 | _DATA, END_STREAM if ended else 0, stream)
-
-
-def header_frames(
-    stream: int, block: bytes, *, ended: bool, limit: int = DEFAULT_MAX_FRAME
-) -> bytes:
-    """Return a header block as HEADERS and CONTINUATION frames.
-
-    Arguments:
-        ended: whether it ends the stream.
-        limit: bytes of a frame's payload; the peer's SETTINGS_MAX_FRAME_SIZE.
-    """
-    flags = END_STREAM if ended else 0
-    if len(block) <= limit:
-        return HEAD.pack(len(block) << 8 | _HEADERS, flags | END_HEADERS, stream) + block
-    parts = [HEAD.pack(limit << 8 | _HEADERS, flags, stream), block[:limit]]
-    for at in range(limit, len(block), limit):
-        part = block[at : at + limit]
-        last = END_HEADERS if at + limit >= len(block) else 0
-        parts += (HEAD.pack(len(part) << 8 | _CONTINUATION, last, stream), part)
-    return b"".join(parts)
-
-
-def _nothing() -> None:
-    """Do nothing: the connection is lost."""
-
-
-def _ignore(stream: Stream) -> None:
-    """Do nothing: the connection is lost."""
-
-
-def _nobody(stream: Stream) -> tuple[PeerKind, str]:
-    """End nothing: the connection is lost."""
-    return PeerKind.CLIENT, ""
-
-
-@final
-class SendQueue:
-    """The frames and the payload that one connection has to send.
-
-    Arguments:
-        flow: the windows of the connection.
-        unread: the budget of bytes that peers do not read.
-        wake: called when a frame is queued and no write is due.
-        on_ended: called with a stream when all of it is sent, before its last frame is written.
-        on_unread: ends a stream whose payload has waited for longest; see peer_socket.UnreadHolder.
-
-    Attributes:
-        frames: the frames of the next write.
-        passed: payload in ``frames``, or in a full transport. Each item has its number of bytes,
-            and a callback for the moment at which the transport accepts more.
-        blocked: streams with payload and an open window of their own, in the order of their turns.
-        is_due: whether a flush follows: it is scheduled, or ``data_received`` ends with one.
-        full: whether the transport accepts no payload.
-    """
-
-    __slots__ = (
-        "_on_ended",
-        "_wake",
-        "blocked",
-        "flow",
-        "frames",
-        "full",
-        "is_due",
-        "on_unread",
-        "passed",
-        "unread",
-    )
-
-    def __init__(
-        self,
-        flow: FlowControl,
-        unread: UnreadBytes,
-        wake: Callable[[], object],
-        on_ended: Callable[[Stream], None],
-        on_unread: Callable[[Stream], tuple[PeerKind, str]],
-    ) -> None:
-        self.flow = flow
-        self.unread = unread
-        self._wake = wake
-        self._on_ended = on_ended
-        self.on_unread = on_unread
-        self.frames: list[bytes] = []
-        self.passed: list[tuple[Callable[[int], None], int]] = []
-        self.is_due = False
-        self.full = False
-        self.blocked: dict[int, Stream] = {}
-
-    def write(self, data: bytes) -> None:
-        """Send frames with all others of this turn of the loop."""
-        self.frames.append(data)
-        if not self.is_due:
-            self.is_due = True
-            self._wake()
-
-    def close(self) -> None:
-        """Send no more: the connection is lost.
-
-        A flush may still be scheduled. uvloop may have closed the handle of a transport that does
-        not report it, and refuses each write.
-        """
-        self.frames = []
-        self._wake = _nothing
-        self._on_ended = _ignore
-        self.on_unread = _nobody
-
-    def report_passed(self) -> None:
-        """Report to senders how many bytes the kernel accepted, so that they send more."""
-        passed, self.passed = self.passed, []
-        for on_sent, size in passed:
-            on_sent(size)
-
-    def send_whole(self, stream: Stream, payload: bytes, ended: bool) -> bool:
-        """Send payload in one frame; return False if it has to wait.
-
-        Few payloads have to wait, and a deque for each would cost twice as much.
-        """
-        size = len(payload)
-        flow = self.flow
-        if (
-            stream.unsent
-            or self.full
-            or size > stream.window
-            or size > flow.window
-            or size > flow.max_frame
-        ):
-            return False
-        stream.window -= size
-        flow.window -= size
-        self.write(data_head(stream.id, size, ended=ended) + payload)
-        if ended:  # the sender has no more payload, so it needs no report
-            self._on_ended(stream)
-        elif stream.on_sent is not None:
-            self.passed.append((stream.on_sent, size))
-        return True
-
-    def pump(self, stream: Stream) -> None:
-        """Send as much of a stream as windows and transport allow; queue the rest."""
-        if stream.id in self.blocked:
-            return
-        while stream.unsent:
-            if not self._send_piece(stream, stream.unsent):
-                if stream.window > 0:  # else WINDOW_UPDATE of the stream calls ``retry``
-                    self.blocked[stream.id] = stream
-                return
-        self._send_end(stream)
-
-    def pump_all(self) -> None:
-        """Send queued payload, one frame of each stream in turn, so that no stream starves."""
-        while self.blocked and not self.full and self.flow.window > 0:
-            stream = next(iter(self.blocked.values()))
-            del self.blocked[stream.id]
-            unsent = stream.unsent
-            if stream.window <= 0 or (unsent and not self._send_piece(stream, unsent)):
-                continue
-            if unsent:
-                self.blocked[stream.id] = stream
-            else:
-                self._send_end(stream)
-
-    def widen(self, stream: Stream, by: int) -> None:
-        """Change a stream's window by ``by`` bytes, which may be negative.
-
-        Raises:
-            ConnectionFault: the window is too large.
-        """
-        stream.window += by
-        if stream.window > MAX_31_BITS:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
-        if stream.unsent and stream.window > 0:
-            self.blocked[stream.id] = stream
-
-    def retry(self, stream: Stream) -> None:
-        """Send queued payload of a stream whose window is wider."""
-        self.blocked.pop(stream.id, None)
-        self.pump(stream)
-
-    def discard(self, stream: Stream) -> None:
-        """Drop the queued payload of a stream."""
-        stream.unsent = stream.ends = None
-        if stream.left:
-            stream.left = 0
-            self.unread.hold(stream, 0)
-            self.blocked.pop(stream.id, None)
-
-    def _send_piece(self, stream: Stream, unsent: deque[bytes]) -> bool:
-        """Send one frame of a stream; return whether windows and transport allowed it."""
-        flow = self.flow
-        piece = unsent[0]
-        room = min(stream.window, flow.window, flow.max_frame)
-        if room <= 0 or self.full:
-            return False
-        if len(piece) > room:
-            unsent[0] = piece[room:]
-            piece = piece[:room]
-        else:
-            unsent.popleft()
-        size = len(piece)
-        stream.window -= size
-        stream.left -= size
-        self.unread.hold(stream, stream.left)
-        flow.window -= size
-        ended = stream.ends == b"" and not unsent
-        self.write(data_head(stream.id, size, ended=ended) + piece)
-        if stream.on_sent is not None:
-            self.passed.append((stream.on_sent, size))
-        if ended:
-            stream.ends = None
-            self._on_ended(stream)
-        return True
-
-    def _send_end(self, stream: Stream) -> None:
-        trailers, stream.ends = stream.ends, None
-        if trailers is None or stream.closed:
-            return
-        if trailers:
-            limit = self.flow.max_frame
-            self.write(header_frames(stream.id, trailers, ended=True, limit=limit))
-        else:
-            self.write(data_head(stream.id, 0, ended=True))
-        self._on_ended(stream)
-
-
-@final
-class Stream:
-    """One stream of one connection.
-
-    ``closed`` and ``peer_closed`` are its state (RFC 9113 section 5.1). If neither is set,
-    the stream is open. If only ``closed`` is set, it is half-closed (local). If only
-    ``peer_closed`` is set, it is half-closed (remote).
-
-    Attributes:
-        queue: sends the frames of its connection.
-        owner: the side of an exchange that handles received frames; None once that has ended.
-        window: bytes that may be sent on it; may be negative (RFC 9113 section 6.9.2).
-        unsent: queued payload, if any; left: its bytes.
-        ends: the trailers after the queued payload, as a header block, empty for none. None while
-            more payload follows.
-        on_sent: called with a number of bytes of payload once the kernel has them.
-        allowed: bytes that the peer may still send; owed: bytes that it may send, and
-            that no WINDOW_UPDATE has announced.
-        closed: whether this side has ended; peer_closed: whether the peer's side has.
-        missing: bytes of announced payload that have not arrived; -1 if unknown.
-        fault: error code of the RST_STREAM to send when both sides have ended; 0 for none.
-    """
-
-    __slots__ = (
-        "allowed",
-        "closed",
-        "ends",
-        "fault",
-        "id",
-        "left",
-        "missing",
-        "on_sent",
-        "owed",
-        "owner",
-        "peer_closed",
-        "queue",
-        "unsent",
-        "window",
-    )
-
-    def __init__(self, queue: SendQueue, stream: int, owner: object | None) -> None:
-        self.queue = queue
-        self.id = stream
-        self.owner = owner
-        self.window = queue.flow.peer_window
-        self.unsent: deque[bytes] | None = None  # few streams need one, of 0.6 KiB
-        self.left = 0
-        self.ends: bytes | None = None
-        self.on_sent: Callable[[int], None] | None = None
-        self.allowed = STREAM_WINDOW
-        self.owed = 0
-        self.closed = False
-        self.peer_closed = False
-        self.missing = -1
-        self.fault = 0
-
-    def send(self, payload: bytes, trailers: bytes | None) -> None:
-        """Send payload; end the stream if ``trailers`` is not None."""
-        if self.closed:
-            return
-        queue = self.queue
-        if payload and queue.send_whole(self, payload, trailers == b""):
-            if not trailers:
-                return
-        elif payload:
-            if self.unsent is None:
-                self.unsent = deque()
-            pile(self.unsent, payload)
-            self.left += len(payload)
-        self.ends = trailers
-        queue.pump(self)
-        if self.left:
-            queue.unread.hold(self, self.left)
-
-    def end_unread(self) -> tuple[PeerKind, str]:
-        """End the stream to free its unread payload; return its side and its peer's address."""
-        return self.queue.on_unread(self)
-
-    def credit(self, length: int) -> None:
-        """Let the peer send ``length`` more bytes, unless it has ended the stream."""
-        if self.peer_closed:
-            return
-        self.owed = room = self.owed + length
-        window = STREAM_WINDOW
-        if self.queue.unread.scarce:
-            # The window shrinks as bytes pass. Later credits restore it.
-            room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
-        if room * WINDOW_SHARE >= window:
-            self.queue.write(frames.window_update(self.id, room))
-            self.allowed += room
-            self.owed -= room
-
+GONE: Final = ConnectionSide()
 
 #: Acknowledgements of PING and SETTINGS that a peer may leave unread (CVE-2019-9512).
 _MAX_UNREAD_ACKS: Final = 1000
@@ -559,6 +171,9 @@ _IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
 MAX_BACKLOG: Final = 256 << 10
 #: Seconds until the connection to a peer that broke a rule is aborted, after its GOAWAY.
 CLOSE_SECONDS: Final = 5.0
+_DATA: Final = int(FrameType.DATA)
+_HEADERS: Final = int(FrameType.HEADERS)
+_CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
 @final
@@ -696,7 +311,7 @@ class Http2Connection:
             self.late_at = inf
             self.side.on_complete_head()
         queue.is_due = False
-        if queue.frames or queue.passed:
+        if queue.frames or queue.accepted:
             self.flush()
 
     def pause_writing(self) -> None:
@@ -710,7 +325,7 @@ class Http2Connection:
         queue.full = False
         self._unread_acks = 0
         self._unread.hold(self, 0)
-        queue.report_passed()
+        queue.report_accepted()
         queue.pump_all()
         self.side.on_room()
 
@@ -754,8 +369,8 @@ class Http2Connection:
             if queue.full:
                 self._is_full()
                 return
-        if queue.passed and not queue.full:
-            queue.report_passed()
+        if queue.accepted and not queue.full:
+            queue.report_accepted()
 
     def _is_full(self) -> None:
         """Count the bytes that wait for the kernel."""
@@ -929,10 +544,6 @@ class Http2Connection:
         for stream in self.streams.values():
             self.queue.widen(stream, by)
 
-    def settings_acknowledged(self) -> None:
-        """Count a frame without effect."""
-        self.idle_frame()
-
     def ping(self, opaque: bytes, ack: bool) -> None:
         """Acknowledge a PING, and count it."""
         if self.flow.is_idle_ping() or ack:
@@ -952,7 +563,9 @@ class Http2Connection:
     def window_update(self, stream: int, increment: int) -> None:
         """Widen the window of a stream, or of the connection (0), by bytes."""
         if not stream:
-            self._widen(increment)
+            if self.flow.widen(increment):
+                self.idle_frame()
+            self.queue.pump_all()
             return
         found = self.known(stream)
         if found is None:
@@ -965,11 +578,6 @@ class Http2Connection:
             self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
         elif found.unsent:
             self.queue.retry(found)
-
-    def _widen(self, increment: int) -> None:
-        if self.flow.widen(increment):
-            self.idle_frame()
-        self.queue.pump_all()
 
     def idle_frame(self) -> None:
         """Count a frame without effect. Only floods matter."""
@@ -984,3 +592,313 @@ class Http2Connection:
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """End a stream because of a wrong frame; the connection stays open."""
         self.side.on_stream_error(stream, code, reason)
+
+
+@final
+class Stream:
+    """One stream of one connection.
+
+    ``closed`` and ``peer_closed`` are its state (RFC 9113 section 5.1). If neither is set,
+    the stream is open. If only ``closed`` is set, it is half-closed (local). If only
+    ``peer_closed`` is set, it is half-closed (remote).
+
+    Attributes:
+        queue: sends the frames of its connection.
+        owner: the side of an exchange that handles received frames; None once that has ended.
+        window: bytes that may be sent on it; may be negative (RFC 9113 section 6.9.2).
+        unsent: queued payload, if any; left: its bytes.
+        ends: the trailers after the queued payload, as a header block, empty for none. None while
+            more payload follows.
+        on_accepted: called with a number of bytes of payload once the kernel has them.
+        allowed: bytes that the peer may still send; owed: bytes that it may send, and
+            that no WINDOW_UPDATE has announced.
+        closed: whether this side has ended; peer_closed: whether the peer's side has.
+        missing: bytes of announced payload that have not arrived; -1 if unknown.
+        fault: error code of the RST_STREAM to send when both sides have ended; 0 for none.
+    """
+
+    __slots__ = (
+        "allowed",
+        "closed",
+        "ends",
+        "fault",
+        "id",
+        "left",
+        "missing",
+        "on_accepted",
+        "owed",
+        "owner",
+        "peer_closed",
+        "queue",
+        "unsent",
+        "window",
+    )
+
+    def __init__(self, queue: SendQueue, stream: int, owner: object | None) -> None:
+        self.queue = queue
+        self.id = stream
+        self.owner = owner
+        self.window = queue.flow.peer_window
+        self.unsent: deque[bytes] | None = None  # few streams need one, of 0.6 KiB
+        self.left = 0
+        self.ends: bytes | None = None
+        self.on_accepted: Callable[[int], None] | None = None
+        self.allowed = STREAM_WINDOW
+        self.owed = 0
+        self.closed = False
+        self.peer_closed = False
+        self.missing = -1
+        self.fault = 0
+
+    def send(self, payload: bytes, trailers: bytes | None) -> None:
+        """Send payload; end the stream if ``trailers`` is not None."""
+        if self.closed:
+            return
+        queue = self.queue
+        if payload and queue.send_whole(self, payload, trailers == b""):
+            if not trailers:
+                return
+        elif payload:
+            if self.unsent is None:
+                self.unsent = deque()
+            pile(self.unsent, payload)
+            self.left += len(payload)
+        self.ends = trailers
+        queue.pump(self)
+        if self.left:
+            queue.unread.hold(self, self.left)
+
+    def end_unread(self) -> tuple[PeerKind, str]:
+        """End the stream to free its unread payload; return its side and its peer's address."""
+        return self.queue.on_unread(self)
+
+    def credit(self, length: int) -> None:
+        """Let the peer send ``length`` more bytes, unless it has ended the stream."""
+        if self.peer_closed:
+            return
+        self.owed = room = self.owed + length
+        window = STREAM_WINDOW
+        if self.queue.unread.scarce:
+            # The window shrinks as bytes pass. Later credits restore it.
+            room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
+        if room * WINDOW_SHARE >= window:
+            self.queue.write(frames.window_update(self.id, room))
+            self.allowed += room
+            self.owed -= room
+
+
+@final
+class SendQueue:
+    """The frames and the payload that one connection has to send.
+
+    Arguments:
+        flow: the windows of the connection.
+        unread: the budget of bytes that peers do not read.
+        wake: called when a frame is queued and no write is due.
+        on_ended: called with a stream when all of it is sent, before its last frame is written.
+        on_unread: ends a stream whose payload has waited for longest; see peer_socket.UnreadHolder.
+
+    Attributes:
+        frames: the frames of the next write.
+        accepted: payload in ``frames``, or in a full transport. Each item has its number of bytes,
+            and a callback for the moment at which the transport accepts more.
+        blocked: streams with payload and an open window of their own, in the order of their turns.
+        is_due: whether a flush follows: it is scheduled, or ``data_received`` ends with one.
+        full: whether the transport accepts no payload.
+    """
+
+    __slots__ = (
+        "_on_ended",
+        "_wake",
+        "accepted",
+        "blocked",
+        "flow",
+        "frames",
+        "full",
+        "is_due",
+        "on_unread",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        flow: FlowControl,
+        unread: UnreadBytes,
+        wake: Callable[[], object],
+        on_ended: Callable[[Stream], None],
+        on_unread: Callable[[Stream], tuple[PeerKind, str]],
+    ) -> None:
+        self.flow = flow
+        self.unread = unread
+        self._wake = wake
+        self._on_ended = on_ended
+        self.on_unread = on_unread
+        self.frames: list[bytes] = []
+        self.accepted: list[tuple[Callable[[int], None], int]] = []
+        self.is_due = False
+        self.full = False
+        self.blocked: dict[int, Stream] = {}
+
+    def write(self, data: bytes) -> None:
+        """Send frames with all others of this turn of the loop."""
+        self.frames.append(data)
+        if not self.is_due:
+            self.is_due = True
+            self._wake()
+
+    def close(self) -> None:
+        """Send no more: the connection is lost.
+
+        A flush may still be scheduled. uvloop may have closed the handle of a transport that does
+        not report it, and refuses each write.
+        """
+        self.frames = []
+        self._wake = GONE.made
+        self._on_ended = GONE.on_stream_removed
+        self.on_unread = GONE.end_stream_unread
+
+    def report_accepted(self) -> None:
+        """Report to senders how many bytes the kernel accepted, so that they send more."""
+        accepted, self.accepted = self.accepted, []
+        for on_accepted, size in accepted:
+            on_accepted(size)
+
+    def send_whole(self, stream: Stream, payload: bytes, ended: bool) -> bool:
+        """Send payload in one frame; return False if it has to wait.
+
+        Few payloads have to wait, and a deque for each would cost twice as much.
+        """
+        size = len(payload)
+        flow = self.flow
+        if (
+            stream.unsent
+            or self.full
+            or size > stream.window
+            or size > flow.window
+            or size > flow.max_frame
+        ):
+            return False
+        stream.window -= size
+        flow.window -= size
+        self.write(data_head(stream.id, size, ended=ended) + payload)
+        if ended:  # the sender has no more payload, so it needs no report
+            self._on_ended(stream)
+        elif stream.on_accepted is not None:
+            self.accepted.append((stream.on_accepted, size))
+        return True
+
+    def pump(self, stream: Stream) -> None:
+        """Send as much of a stream as windows and transport allow; queue the rest."""
+        if stream.id in self.blocked:
+            return
+        while stream.unsent:
+            if not self._send_piece(stream, stream.unsent):
+                if stream.window > 0:  # else WINDOW_UPDATE of the stream calls ``retry``
+                    self.blocked[stream.id] = stream
+                return
+        self._send_end(stream)
+
+    def pump_all(self) -> None:
+        """Send queued payload, one frame of each stream in turn, so that no stream starves."""
+        while self.blocked and not self.full and self.flow.window > 0:
+            stream = next(iter(self.blocked.values()))
+            del self.blocked[stream.id]
+            unsent = stream.unsent
+            if stream.window <= 0 or (unsent and not self._send_piece(stream, unsent)):
+                continue
+            if unsent:
+                self.blocked[stream.id] = stream
+            else:
+                self._send_end(stream)
+
+    def widen(self, stream: Stream, by: int) -> None:
+        """Change a stream's window by ``by`` bytes, which may be negative.
+
+        Raises:
+            ConnectionFault: the window is too large.
+        """
+        stream.window += by
+        if stream.window > MAX_31_BITS:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
+        if stream.unsent and stream.window > 0:
+            self.blocked[stream.id] = stream
+
+    def retry(self, stream: Stream) -> None:
+        """Send queued payload of a stream whose window is wider."""
+        self.blocked.pop(stream.id, None)
+        self.pump(stream)
+
+    def discard(self, stream: Stream) -> None:
+        """Drop the queued payload of a stream."""
+        stream.unsent = stream.ends = None
+        if stream.left:
+            stream.left = 0
+            self.unread.hold(stream, 0)
+            self.blocked.pop(stream.id, None)
+
+    def _send_piece(self, stream: Stream, unsent: deque[bytes]) -> bool:
+        """Send one frame of a stream; return whether windows and transport allowed it."""
+        flow = self.flow
+        piece = unsent[0]
+        room = min(stream.window, flow.window, flow.max_frame)
+        if room <= 0 or self.full:
+            return False
+        if len(piece) > room:
+            unsent[0] = piece[room:]
+            piece = piece[:room]
+        else:
+            unsent.popleft()
+        size = len(piece)
+        stream.window -= size
+        stream.left -= size
+        self.unread.hold(stream, stream.left)
+        flow.window -= size
+        ended = stream.ends == b"" and not unsent
+        self.write(data_head(stream.id, size, ended=ended) + piece)
+        if stream.on_accepted is not None:
+            self.accepted.append((stream.on_accepted, size))
+        if ended:
+            stream.ends = None
+            self._on_ended(stream)
+        return True
+
+    def _send_end(self, stream: Stream) -> None:
+        trailers, stream.ends = stream.ends, None
+        if trailers is None or stream.closed:
+            return
+        if trailers:
+            limit = self.flow.max_frame
+            self.write(header_frames(stream.id, trailers, ended=True, limit=limit))
+        else:
+            self.write(data_head(stream.id, 0, ended=True))
+        self._on_ended(stream)
+
+
+def data_head(stream: int, length: int, *, ended: bool) -> bytes:
+    """Return the head of a DATA frame. The caller adds the payload without another copy.
+
+    Arguments:
+        length: bytes of payload; at most the peer's SETTINGS_MAX_FRAME_SIZE.
+        ended: whether it is the stream's last frame.
+    """
+    return HEAD.pack(length << 8 | _DATA, END_STREAM if ended else 0, stream)
+
+
+def header_frames(
+    stream: int, block: bytes, *, ended: bool, limit: int = DEFAULT_MAX_FRAME
+) -> bytes:
+    """Return a header block as HEADERS and CONTINUATION frames.
+
+    Arguments:
+        ended: whether it ends the stream.
+        limit: bytes of a frame's payload; the peer's SETTINGS_MAX_FRAME_SIZE.
+    """
+    flags = END_STREAM if ended else 0
+    if len(block) <= limit:
+        return HEAD.pack(len(block) << 8 | _HEADERS, flags | END_HEADERS, stream) + block
+    parts = [HEAD.pack(limit << 8 | _HEADERS, flags, stream), block[:limit]]
+    for at in range(limit, len(block), limit):
+        part = block[at : at + limit]
+        last = END_HEADERS if at + limit >= len(block) else 0
+        parts += (HEAD.pack(len(part) << 8 | _CONTINUATION, last, stream), part)
+    return b"".join(parts)

@@ -99,6 +99,7 @@ def _refused(value: bytes) -> bytes:
     raise FramingError("a field of a connection, or of another kind of section")
 
 
+_TRAILER_CHECKS: Final = dict.fromkeys(_OF_CONNECTIONS, NameTreatment(b"", _refused))
 _REQUEST_CHECKS: Final[dict[bytes, NameTreatment]] = {
     b":method": NameTreatment(name_prefix(b":method"), _method),
     b":scheme": NameTreatment(b"", _scheme),
@@ -108,18 +109,25 @@ _REQUEST_CHECKS: Final[dict[bytes, NameTreatment]] = {
     b"te": NameTreatment(name_prefix(b"te"), _te),
     b"trailer": NameTreatment(name_prefix(b"trailer"), _trailer),
     b"content-length": NameTreatment(name_prefix(b"content-length"), _content_length),
-    **dict.fromkeys(_OF_CONNECTIONS, NameTreatment(b"", _refused)),
+    **_TRAILER_CHECKS,
 }
 _RESPONSE_CHECKS: Final[dict[bytes, NameTreatment]] = {
     b":status": NameTreatment(name_prefix(b":status"), _status),
     b"date": NameTreatment(name_prefix(b"date")),
     b"trailer": _REQUEST_CHECKS[b"trailer"],
     b"content-length": _REQUEST_CHECKS[b"content-length"],
-    **dict.fromkeys(_OF_CONNECTIONS, NameTreatment(b"", _refused)),
+    **_TRAILER_CHECKS,
 }
 
 
-def _passing(name: bytes) -> NameTreatment:
+def _treatment(
+    name: bytes, checks: dict[bytes, NameTreatment], *, is_removed: bool
+) -> NameTreatment:
+    found = checks.get(name)
+    if found is not None:
+        return found
+    if is_removed:
+        return NameTreatment(b"", kept=name not in SENSITIVE)
     if name[:1] == b":":
         return NameTreatment(b"", _refused)
     sensitive = name in SENSITIVE
@@ -128,29 +136,16 @@ def _passing(name: bytes) -> NameTreatment:
 
 
 def _of_request(name: bytes) -> NameTreatment:
-    found = _REQUEST_CHECKS.get(name)
-    if found is not None:
-        return found
-    if name in REQUEST_FIELDS or is_lookalike(name):
-        return NameTreatment(b"", kept=name not in SENSITIVE)
-    return _passing(name)
+    is_removed = name in REQUEST_FIELDS or is_lookalike(name)
+    return _treatment(name, _REQUEST_CHECKS, is_removed=is_removed)
 
 
 def _of_response(name: bytes) -> NameTreatment:
-    found = _RESPONSE_CHECKS.get(name)
-    if found is not None:
-        return found
-    if name in RESPONSE_FIELDS:
-        return NameTreatment(b"", kept=name not in SENSITIVE)
-    return _passing(name)
+    return _treatment(name, _RESPONSE_CHECKS, is_removed=name in RESPONSE_FIELDS)
 
 
 def _of_trailers(name: bytes) -> NameTreatment:
-    if name in _OF_CONNECTIONS:
-        return NameTreatment(b"", _refused)
-    if is_barred_from_trailers(name):
-        return NameTreatment(b"", kept=name not in SENSITIVE)
-    return _passing(name)
+    return _treatment(name, _TRAILER_CHECKS, is_removed=is_barred_from_trailers(name))
 
 
 #: The lines of all requests, of all responses, and of all trailers.

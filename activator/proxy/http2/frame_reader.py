@@ -226,9 +226,6 @@ class FrameHandler(Protocol):
     def settings(self, values: list[tuple[int, int]]) -> None:
         """Apply valid settings, in order, and acknowledge them."""
 
-    def settings_acknowledged(self) -> None:
-        """Handle the peer's acknowledgement of the activator's settings."""
-
     def ping(self, opaque: bytes, ack: bool) -> None:
         """Handle a PING, which needs an acknowledgement unless it is one (``ack``)."""
 
@@ -239,7 +236,7 @@ class FrameHandler(Protocol):
         """Widen the window of a stream, or of the connection (0), by bytes."""
 
     def idle_frame(self) -> None:
-        """Count a frame without effect: PRIORITY, or an unknown type. Only floods matter."""
+        """Count a frame without effect, such as PRIORITY or an unknown type. Only floods matter."""
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """End a stream because of a wrong frame; the connection stays open."""
@@ -408,7 +405,7 @@ class FrameReader:
                 raise ConnectionFault(
                     ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement with settings"
                 )
-            self._handler.settings_acknowledged()
+            self._handler.idle_frame()
             return
         self._handler.settings(read_settings(payload))
 

@@ -47,25 +47,10 @@ _PROTECTED: Final = frozenset(
 _NOT_IN_TRAILERS: Final = frozenset(
     (
         *_PROTECTED,
-        b"authorization",
-        b"cache-control",
-        b"connection",
-        b"content-encoding",
-        b"content-range",
-        b"content-type",
-        b"cookie",
-        b"expect",
-        b"keep-alive",
-        b"max-forwards",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"range",
-        b"set-cookie",
-        b"te",
-        b"trailer",
-        b"upgrade",
-        b"www-authenticate",
+        *(b"authorization", b"cache-control", b"connection", b"content-encoding"),
+        *(b"content-range", b"content-type", b"cookie", b"expect", b"keep-alive"),
+        *(b"max-forwards", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
+        *(b"range", b"set-cookie", b"te", b"trailer", b"upgrade", b"www-authenticate"),
     )
 )
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
-from activator.proxy.exchange.pod_side import Requester
+from activator.proxy.exchange.sides import Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod, Http2PodState, PodStream

@@ -13,9 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast, final
 
 from activator.process.sockets import SocketKind, limit_unacknowledged
-from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace, lines_to_send
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import ClientSide, PodSide, Progress, Requester
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.frames import HEAD_BYTES
@@ -69,23 +68,11 @@ class Http1PodState(Enum):
 
 #: The members as plain names: an attribute of an enum class costs a function call.
 OPENING: Final = Http1PodState.OPENING
-
-
 IDLE: Final = Http1PodState.IDLE
-
-
 SENT: Final = Http1PodState.SENT
-
-
 HEAD: Final = Http1PodState.HEAD
-
-
 BODY: Final = Http1PodState.BODY
-
-
 TUNNEL: Final = Http1PodState.TUNNEL
-
-
 CLOSED: Final = Http1PodState.CLOSED
 
 
@@ -264,6 +251,10 @@ def lost_error(error: Exception | None) -> str:
     return (words or str(error) or "the pod closed the connection").lower()
 
 
+def _nothing(_size: int) -> None:
+    """Do nothing, because back-pressure pauses the transport."""
+
+
 @final
 class Http1Pod(PodSide):
     """One connection to one pod.
@@ -302,6 +293,7 @@ class Http1Pod(PodSide):
         self.reused = False
         self.reads_slowly = False
         self.idle_since = 0.0
+        self.accepted = _nothing
         self._poll: select.poll | None = None
         self._reader = ResponseReader()
         # For the request on it.
@@ -396,14 +388,26 @@ class Http1Pod(PodSide):
         else:
             self.transport.resume_reading()
 
-    def took(self, size: int) -> None:
-        """Do nothing, because back-pressure pauses the transport."""
-
     def cancel(self) -> None:
         self._close(abort=True)
 
     def release(self) -> None:
-        self.pool.put(self)
+        """Keep the connection for the next request; close it if there are enough."""
+        pool = self.pool
+        resources = pool.resources
+        if pool.gone or resources.idle >= resources.limits.max_idle:
+            self.transport.close()
+            return
+        self.reused = True
+        self.idle_since = resources.now
+        pool.idle.append(self)
+        resources.idle += 1
+        if self.reads_slowly:
+            self.expect_slow_reading(False)
+        if not pool.may_have_idle:
+            resources.with_idle(pool)
+        if resources.files.waiting:
+            resources.files.freed()
 
     def alive(self) -> bool:
         """Return whether the kernel reports this connection as open.
@@ -522,7 +526,7 @@ class Http1Pod(PodSide):
         elif self._reader.keeps:
             self.state = IDLE
             self.requester = None
-            self.pool.put(self)
+            self.release()
         else:
             self._close(abort=False)
 
@@ -539,17 +543,17 @@ class Http1Pod(PodSide):
         else:
             self.transport.close()
 
-    def _fail(self, error: str, *, responded: bool = True) -> None:
+    def _fail(self, error: str, progress: Progress = Progress.UNUSABLE) -> None:
         """End the connection, and fail the request on it.
 
         Arguments:
             error: the cause, for people.
-            responded: whether any byte of a response has arrived.
+            progress: how far the response had come.
         """
         requester = self.requester
         self._close(abort=True)
         if requester is not None:
-            requester.on_lost(error, responded)
+            requester.on_lost(error, progress)
 
     def eof_received(self) -> None:
         """Let the transport close itself."""
@@ -579,7 +583,7 @@ class Http1Pod(PodSide):
         if self.requester is None:
             self.state = CLOSED
         else:
-            self._fail(error, responded=self.state is not SENT)
+            self._fail(error, Progress.SILENT if self.state is SENT else Progress.BEGAN)
 
     # -- a pod that does not read ---------------------------------------------------------------
 
@@ -614,9 +618,6 @@ class Http1Pod(PodSide):
         self.requester = None
         self._unread.hold(self, 0)
         return self.transport, self._reader.take_early()
-
-    def is_stopped(self) -> bool:
-        return self.full
 
     def unread_bytes(self) -> UnreadBytes:
         return self._unread

@@ -11,9 +11,8 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.client_side import ClientSide
 from activator.proxy.exchange.observers import Trace
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import ClientSide, PodSide, Progress, Requester
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
@@ -88,42 +87,21 @@ class Http2PodState(Enum):
 
 #: The members as plain names: an attribute of an enum class costs a function call.
 OPENING: Final = Http2PodState.OPENING
-
-
 UNSETTLED: Final = Http2PodState.UNSETTLED
-
-
 OPEN: Final = Http2PodState.OPEN
-
-
 DRAINING: Final = Http2PodState.DRAINING
-
-
 OTHER_PROTOCOL: Final = Http2PodState.OTHER_PROTOCOL
-
-
 CLOSED_EARLY: Final = Http2PodState.CLOSED_EARLY
-
-
 CLOSED: Final = Http2PodState.CLOSED
 
 
 #: The states that may follow each state in HTTP/2.
 HTTP2_FOLLOWS: Final[dict[Http2PodState, frozenset[Http2PodState]]] = {
-    Http2PodState.OPENING: frozenset((Http2PodState.UNSETTLED,)),
-    Http2PodState.UNSETTLED: frozenset(
-        (
-            Http2PodState.OPEN,
-            Http2PodState.DRAINING,
-            Http2PodState.OTHER_PROTOCOL,
-            Http2PodState.CLOSED_EARLY,
-        )
-    ),
-    Http2PodState.OPEN: frozenset((Http2PodState.DRAINING, Http2PodState.CLOSED)),
-    Http2PodState.DRAINING: frozenset((Http2PodState.CLOSED,)),
-    Http2PodState.OTHER_PROTOCOL: frozenset(),
-    Http2PodState.CLOSED_EARLY: frozenset(),
-    Http2PodState.CLOSED: frozenset(),
+    OPENING: frozenset((UNSETTLED,)),
+    UNSETTLED: frozenset((OPEN, DRAINING, OTHER_PROTOCOL, CLOSED_EARLY)),
+    OPEN: frozenset((DRAINING, CLOSED)),
+    DRAINING: frozenset((CLOSED,)),
+    **dict.fromkeys((OTHER_PROTOCOL, CLOSED_EARLY, CLOSED), frozenset()),
 }
 
 
@@ -235,9 +213,10 @@ class PodStream(PodSide):
         stream = self._stream = Stream(link.queue, 2 * link.opened + 1, self)
         link.opened += 1
         link.streams[stream.id] = stream
+        self.accepted = stream.credit
         link.write_headers(stream, head, ended=ended)
         if not ended:
-            stream.on_sent = client.took
+            stream.on_accepted = client.accepted
             if body.pieces or body.complete:
                 stream.send(b"".join(body.pieces), trailers if body.complete else None)
         return True
@@ -266,14 +245,11 @@ class PodStream(PodSide):
     def pause(self, on: bool) -> None:
         """Do nothing, because the stream's window limits the pod."""
 
-    def took(self, size: int) -> None:
-        self._stream.credit(size)
-
     def detach(self) -> None:
         """Release the stream, whose response is not needed any more; reset it if it is open."""
         self.requester = None
         stream = self._stream
-        stream.on_sent = None
+        stream.on_accepted = None
         if not stream.closed:
             self._pod.link.end(stream, _NO_ERROR)
 
@@ -290,8 +266,12 @@ class PodStream(PodSide):
             The requester; None if it was detached before.
         """
         requester, self.requester = self.requester, None
-        self._stream.owner = self._stream.on_sent = None
+        self._stream.owner = self._stream.on_accepted = None
         return requester
+
+    def progress(self) -> Progress:
+        """Return how far the final response has come."""
+        return Progress.BEGAN if self.responded else Progress.SILENT
 
     def switching(self) -> SwitchingSide | None:
         return None
@@ -550,7 +530,7 @@ class Http2Pod(ConnectionSide):
         requester = _detach_requester(stream)
         self.link.end(stream, _CANCEL)
         if requester is not None:
-            requester.on_lost("the pod did not read the request", True)
+            requester.on_lost("the pod did not read the request", Progress.UNUSABLE)
         return PeerKind.POD, self.pool.target.address
 
     def on_failed(self, fault: ConnectionFault) -> None:
@@ -572,7 +552,7 @@ class Http2Pod(ConnectionSide):
         for owner in self._remove_all():
             requester = owner.detach_requester()
             if requester is not None:
-                requester.on_lost(error, owner.responded)
+                requester.on_lost(error, owner.progress())
 
     def _remove_all(self) -> list[PodStream]:
         """Remove all streams; return their owners."""
@@ -661,7 +641,7 @@ class Http2Pod(ConnectionSide):
             return
         requester = owner.detach_requester()
         if requester is not None:
-            requester.on_reset(code, owner.responded)
+            requester.on_reset(code, owner.progress())
 
     def on_goaway(self, last_stream: int) -> None:
         if self.state is OPEN:
@@ -681,7 +661,7 @@ class Http2Pod(ConnectionSide):
         requester = _detach_requester(found)
         self.link.end(found, code)
         if requester is not None:
-            requester.on_lost(f"malformed response: {reason}", True)
+            requester.on_lost(f"malformed response: {reason}", Progress.UNUSABLE)
 
 
 def _detach_requester(stream: Stream) -> Requester | None:

@@ -16,20 +16,33 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import Final, final
+from typing import Final, cast, final
 
+from activator.knative.words import (
+    ORIGINAL_HOST_START,
+    PASSTHROUGH_LINE,
+    PROXY_LINE,
+    private_service,
+)
 from activator.process.sockets import SocketKind, find_dead
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import PodSide, Requester
+from activator.proxy.http2.hpack import line
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grpc import is_grpc
-from activator.proxy.message.request import IDEMPOTENT, Request
-from activator.proxy.pods.dial import Dial, SharedDial
+from activator.proxy.message.request import IDEMPOTENT, PLAIN_HOST_START, Request
+from activator.proxy.pods.dial import (
+    HANDSHAKE_TIMEOUT,
+    Dial,
+    Proof,
+    SharedDial,
+    connect,
+    connect_tls,
+)
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
-from activator.proxy.pods.target import PodTarget
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.tls.internal_encryption import PodTls, UnverifiedTls
+from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, UnverifiedTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
@@ -56,6 +69,117 @@ class PoolLimits:
     max_idle: int = 1000
     kept_per_pod: int = 100
     connect_timeout: float = 1.0
+
+
+@final
+class PodTarget:
+    """One pod, for the connections to it.
+
+    A pod without queue-proxy has one port, with or without TLS, and gets its requests with the
+    client's host.
+
+    Arguments:
+        pod: the pod.
+        tls: the check of the pod's certificate; None for plain connections.
+        passthrough: see ``set_passthrough``.
+
+    Attributes:
+        address: the pod's ``ip:port`` in its endpoint.
+        host, port: the address of connections; over TLS they use another port.
+        origin: host and port as ``scheme://ip:port``.
+        is_plain: whether the pod has no queue-proxy.
+        probe_lines: the fields by which a probe names the pod, each with its CRLF.
+        host_lines: the fields by which a request names the pod, each with its CRLF.
+        host_start: the start of the line with the client's host, see ``request.pod_head``.
+        host_blocks: these fields for HTTP/2: first :scheme and :authority, then the others.
+    """
+
+    __slots__ = (
+        "_peer_line",
+        "_proof",
+        "_revision",
+        "address",
+        "host",
+        "host_blocks",
+        "host_lines",
+        "host_start",
+        "is_plain",
+        "origin",
+        "port",
+        "probe_lines",
+    )
+
+    def __init__(
+        self, pod: PodTracker, tls: PodTls | UnverifiedTls | None, *, passthrough: bool
+    ) -> None:
+        revision = pod.config.revision
+        self.address = pod.address
+        self._revision = revision.id
+        self.is_plain = not revision.behind_queue_proxy
+        host, _, port = pod.address.rpartition(":")
+        self.host = host.strip("[]")
+        self.port = int(port)
+        self._proof: Proof | None = None
+        if tls is not None:
+            self._proof = Proof(tls, self._revision.namespace)
+            if not self.is_plain:
+                self.port = SERVICE_PORT if pod.is_service else POD_PORT
+        scheme = "http" if tls is None else "https"
+        self.origin = f"{scheme}://{host}:{self.port}"
+        self.probe_lines = b""
+        self.host_lines = b""
+        # Another activator finds the Service by this field, whatever host the client has sent.
+        self._peer_line = b"Activator-Service: %b\r\n" % str(self._revision).encode()
+        if not pod.is_service:
+            self._peer_line = b""
+        self.host_start = PLAIN_HOST_START if self.is_plain else ORIGINAL_HOST_START
+        self.host_blocks = b"", b""
+        self.set_passthrough(passthrough)
+
+    def set_passthrough(self, on: bool) -> None:
+        if on and not self.is_plain:
+            name = f"{private_service(self._revision.name)}.{self._revision.namespace}"
+            self.probe_lines = b"Host: %b\r\n%b" % (name.encode(), PASSTHROUGH_LINE)
+        else:
+            host = self.address.rpartition(":")[0]
+            self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
+        self.host_lines = self._peer_line if self.is_plain else self.probe_lines + PROXY_LINE
+        self.host_blocks = self._as_blocks()
+
+    def _as_blocks(self) -> tuple[bytes, bytes]:
+        front = line(b":scheme", b"http" if self._proof is None else b"https")
+        rest = b""
+        for each in self.host_lines.split(b"\r\n")[:-1]:
+            name, _, value = each.partition(b": ")
+            if name == b"Host":
+                front += line(b":authority", value)
+            else:
+                rest += line(name.lower(), value)
+        return front, rest
+
+    def describe(self, error: str) -> str:
+        """Return the error of a connection with its TLS port, for people."""
+        return error if self._proof is None else f"TLS on port {self.port}: {error}"
+
+    async def connect(self, protocol: object, limit: float, within: float, *, http2: bool) -> None:
+        """Connect; over TLS, check the pod's certificate.
+
+        Arguments:
+            protocol: the loop's protocol object.
+            limit: seconds to connect.
+            within: seconds for the handshake, if that is less than HANDSHAKE_TIMEOUT.
+            http2: whether the pod also has to choose HTTP/2.
+
+        Raises:
+            OSError: see dial.connect_tls.
+        """
+        # The loops find methods by name, so a compiled class needs no base class of asyncio.
+        loops = cast(asyncio.BaseProtocol, protocol)
+        if self._proof is None:
+            await connect(loops, self.host, self.port, limit)
+        else:
+            both = limit, min(within, HANDSHAKE_TIMEOUT)
+            await connect_tls(loops, self.host, self.port, both, self._proof._replace(http2=http2))
 
 
 @final
@@ -101,14 +225,11 @@ class Resources:
         self.now = clock()
         self.unread = unread
         self.files = FileBudget()
-        self.files.idle.append((self.close_one_idle, self._count_closing))
+        self.files.idle.append((self.close_one_idle, lambda: len(self.closing)))
         self.idle = 0
         self.connections = 0
         self.closing: set[object] = set()
         self._with_idle: dict[Pool, None] = {}
-
-    def _count_closing(self) -> int:
-        return len(self.closing)
 
     def closed(self, connection: object) -> None:
         """Count a connection that has closed, and release its file."""
@@ -233,36 +354,19 @@ class Pool:
         """Return the idle connection that was used last; None without one."""
         idle = self.idle
         while idle:
-            pod = idle.pop()
+            side = idle.pop()
             self.resources.idle -= 1
-            if not pod.transport.is_closing():
-                return pod
+            if not side.transport.is_closing():
+                return side
         return None
 
     def take_alive(self) -> Http1Pod | None:
         """Return an idle connection that the kernel reports as open; None without one."""
-        while (pod := self.take()) is not None:
-            if pod.alive():
-                return pod
-            pod.cancel()
+        while (side := self.take()) is not None:
+            if side.alive():
+                return side
+            side.cancel()
         return None
-
-    def put(self, side: Http1Pod) -> None:
-        """Keep a connection in HTTP/1 for the next request; close it if there are enough."""
-        resources = self.resources
-        if self.gone or resources.idle >= resources.limits.max_idle:
-            side.transport.close()
-            return
-        side.reused = True
-        side.idle_since = resources.now
-        self.idle.append(side)
-        resources.idle += 1
-        if side.reads_slowly:
-            side.expect_slow_reading(False)
-        if not self.may_have_idle:
-            resources.with_idle(self)
-        if resources.files.waiting:
-            resources.files.freed()
 
     def dial(self, requester: Requester, within: float = inf) -> None:
         """Open a connection in HTTP/1 for ``requester``.
@@ -375,7 +479,7 @@ class Pool:
         idle = [each for each in self.shared if each.is_idle_since(inf)]
         if not idle:
             return None
-        oldest = min(idle, key=_idle_since)
+        oldest = min(idle, key=lambda each: each.idle_since)
         oldest.close()
         return oldest
 
@@ -406,10 +510,6 @@ class Pool:
         self.drain_shared()
         self.close_idle()
         self.resources.remove(self)
-
-
-def _idle_since(connection: Http2Pod) -> float:
-    return connection.idle_since
 
 
 @final

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.pod_side import PodSide, Requester
+from activator.proxy.exchange.sides import PodSide, Progress, Requester
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import name_of_code
 from activator.proxy.http2.hpack import Decoder, line
@@ -110,10 +110,10 @@ class _ProbeRequester(Requester):
         if dialer is not None:
             dialer.on_dial_failed(error, cause)
 
-    def on_lost(self, error: str, began: bool) -> None:
+    def on_lost(self, error: str, progress: Progress) -> None:
         owner, self._owner = self._owner, None
         if owner is not None:
-            owner.on_lost(error, began)
+            owner.on_lost(error, progress is not Progress.SILENT)
 
     def on_interim(self, response: Response | ResponseFields) -> None:
         """Ignore a 1xx. After a 101 the probe gets no response, so it times out."""
@@ -204,7 +204,7 @@ class ProbeConnection(_ProbeRequester):
         if self._owner is not None:
             self._owner.on_payload(payload, complete)
 
-    def on_reset(self, code: int, began: bool) -> None:
+    def on_reset(self, code: int, progress: Progress) -> None:
         """Do nothing: there are no resets in HTTP/1."""
 
     def on_refused(self, error: str) -> None:
@@ -215,7 +215,7 @@ class ProbeConnection(_ProbeRequester):
         if self._owner is None:
             self.on_dial_failed(error, "bad-answer")
         else:
-            self.on_lost(f"malformed response: {error}", True)
+            self.on_lost(f"malformed response: {error}", Progress.UNUSABLE)
 
 
 @final
@@ -309,18 +309,18 @@ class ProbeStream(_ProbeRequester):
         if owner is not None:
             owner.on_reply(self._status, self._fields, self._payload)
 
-    def on_lost(self, error: str, began: bool) -> None:
+    def on_lost(self, error: str, progress: Progress) -> None:
         self._side = None
-        super().on_lost(error, began)
+        super().on_lost(error, progress)
 
-    def on_reset(self, code: int, began: bool) -> None:
-        self.on_lost(f"the pod reset the stream: {name_of_code(code)}", True)
+    def on_reset(self, code: int, progress: Progress) -> None:
+        self.on_lost(f"the pod reset the stream: {name_of_code(code)}", Progress.UNUSABLE)
 
     def on_refused(self, error: str) -> None:
         if self._owner is None:
             self.on_dial_failed(error, "bad-answer")
         else:
-            self.on_lost(error, True)
+            self.on_lost(error, Progress.UNUSABLE)
 
     def on_other_protocol(self, error: str) -> None:
         self.on_refused(error)

@@ -246,9 +246,10 @@ class ClientCheck:
     expect a 100 (nginx takes one for the response). A full receive window hides the client's end.
     """
 
-    __slots__ = ("_sent_at", "_wait")
+    __slots__ = ("_sent_at", "_transport", "_wait")
 
-    def __init__(self) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
         self._sent_at = -inf
         self._wait = _CHECK_AFTER
 
@@ -265,13 +266,7 @@ class ClientCheck:
         wait, self._wait = self._wait, min(2 * self._wait, _CHECK_AFTER_MAX)
         return now + wait
 
-    def is_over(
-        self,
-        transport: asyncio.Transport,
-        missing: int,
-        send: Callable[[], None] | None,
-        now: float,
-    ) -> bool:
+    def is_over(self, missing: int, send: Callable[[], None] | None, now: float) -> bool:
         """Check once.
 
         Arguments:
@@ -282,6 +277,7 @@ class ClientCheck:
         Returns:
             Whether the client has gone, or can no longer complete its request.
         """
+        transport = self._transport
         state = _state(transport)
         if state != _TCP_CLOSE_WAIT:
             return state == _TCP_CLOSE
@@ -293,11 +289,7 @@ class ClientCheck:
         return False
 
     def before_sending(
-        self,
-        transport: asyncio.Transport,
-        missing: int,
-        send: Callable[[], None] | None,
-        now: float,
+        self, missing: int, send: Callable[[], None] | None, now: float
     ) -> ClientState:
         """Check right before a pod gets the request; see ``is_over`` for the arguments.
 
@@ -305,21 +297,20 @@ class ClientCheck:
             HERE if the client reads, GONE if it does not. PENDING until its kernel has responded:
             a closed socket sends a reset, a half-closed one an acknowledgement.
         """
-        if self.is_over(transport, missing, None, now):
+        if self.is_over(missing, None, now):
             return ClientState.GONE
-        if _state(transport) != _TCP_CLOSE_WAIT:
-            return ClientState.HERE
-        if send is None:  # no test is possible, and a half-close is legal
+        # Without ``send`` no test is possible, and a half-close is legal.
+        if send is None or _state(self._transport) != _TCP_CLOSE_WAIT:
             return ClientState.HERE
         if now >= self._sent_at + ACKNOWLEDGE_WITHIN:  # an older acknowledgement proves nothing now
             self._sent_at = now
             send()
             return ClientState.PENDING
-        return ClientState.HERE if self.is_acknowledged(transport) else ClientState.PENDING
+        return ClientState.HERE if self.is_acknowledged() else ClientState.PENDING
 
-    @staticmethod
-    def is_acknowledged(transport: asyncio.Transport) -> bool:
+    def is_acknowledged(self) -> bool:
         """Return whether the client's kernel has acknowledged all that was sent."""
+        transport = self._transport
         return not transport.get_write_buffer_size() and not _unacknowledged(
             transport.get_extra_info("socket")
         )

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.object_warnings import Effect, Rejection, log_rejection
+from activator.discovery.dialect import Effect, Rejection, log_rejection
 from activator.discovery.reflector import ReflectedObjects, Reflector
 from activator.discovery.wire import WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root

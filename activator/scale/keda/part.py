@@ -18,7 +18,7 @@ from typing import Final, final
 from activator.scale.board import Board
 from activator.scale.http_server import AddressError, address, listen
 from activator.scale.part import PartContext
-from activator.tls.files import TlsFileError, tls_files
+from activator.tls.certificates import TlsFileError, tls_files
 
 logger = logging.getLogger(__name__)
 

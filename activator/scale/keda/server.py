@@ -24,7 +24,7 @@ from activator.scale.http_server import AddressError
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.reports.load import ServiceName
-from activator.tls.files import TlsFileError, TlsFiles
+from activator.tls.certificates import TlsFileError, TlsFiles
 
 logger = logging.getLogger(__name__)
 

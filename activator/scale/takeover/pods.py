@@ -13,10 +13,10 @@ from sys import intern
 from typing import Any, Final, NamedTuple, final
 
 from activator.objects.fields import Field, ObjectKey, ip_of, root
-from activator.plain.matches import Index
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of
+from activator.plain.workloads import Index
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,

@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.api_server import MERGE_PATCH, ApiRequest, Meaning, meaning_of
 from activator.objects.fields import Field, root
-from activator.plain.allotments import PORT_ANNOTATION, port_of
 from activator.plain.service import PROXY_LABEL, PlainService
-from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL
+from activator.plain.slices import MANAGED_BY_LABEL, OURS, PORT_ANNOTATION, SERVICE_LABEL, port_of
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
 

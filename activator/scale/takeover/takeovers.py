@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.api_server import Meaning
 from activator.objects.fields import Field, ManifestError, root
-from activator.plain.allotments import PORT_ANNOTATION
 from activator.plain.service import PlainService
-from activator.plain.slices import is_takeover
+from activator.plain.slices import PORT_ANNOTATION, is_takeover
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
 from activator.scale.takeover import slices

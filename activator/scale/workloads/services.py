@@ -13,15 +13,14 @@ from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeVar, final
 
-from activator.discovery.object_warnings import Effect
+from activator.discovery.dialect import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
-from activator.plain.matches import Index
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
-from activator.plain.workloads import KINDS
+from activator.plain.workloads import KINDS, Index
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName

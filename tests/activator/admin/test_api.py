@@ -285,7 +285,7 @@ async def test_pods_that_cannot_be_reached_and_their_cluster_ip(world):
     (pod,) = world.pods(throttler, POD)
     assert view(world, throttler)["clusterIP"] is None
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
-    service = throttler.service
+    service = throttler.backends.service.tracker
     assert not view(world, throttler)["clusterIP"]["usable"]
     world.driver.probe_passed(service, service.epoch)
     world.request(throttler)

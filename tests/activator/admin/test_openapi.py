@@ -82,8 +82,10 @@ def situations(world):
     world.driver.set_service(failing.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
     (pod,) = world.pods(failing, POD)
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
-    assert failing.service is not None
-    world.driver.probe_passed(failing.service, failing.service.epoch)
+    assert failing.backends.service.tracker is not None
+    world.driver.probe_passed(
+        failing.backends.service.tracker, failing.backends.service.tracker.epoch
+    )
     world.clock.now += 1.5
 
 

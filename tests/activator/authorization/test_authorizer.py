@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.authorization import authorizer as limits
-from activator.authorization import server as module
+from activator.authorization import authorizer as module
 from activator.authorization.authorizer import Authorizer
 from activator.proxy.exchange.permission import TOO_LATE
 from tests.activator.authorization.servers import (

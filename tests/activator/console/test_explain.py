@@ -330,7 +330,9 @@ def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
     world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
     (pod,) = world.pods(throttler, POD)
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
-    world.driver.probe_passed(throttler.service, throttler.service.epoch)
+    world.driver.probe_passed(
+        throttler.backends.service.tracker, throttler.backends.service.tracker.epoch
+    )
     world.request(throttler)
     lines = [line.split() for line in shown(view(world, throttler))]
     assert ["10.0.0.1:8012", "ready", "failed", "503", "0.0s", "probing", "0.0s", "wait"] in [
@@ -508,7 +510,7 @@ async def test_an_object_of_keda_has_its_own_advice(world):
 
 def test_the_rules_that_other_objects_have_are_named(world):
     throttler = world.revision("web", kind=RevisionKind.HTTP_ROUTE, behind_queue_proxy=False)
-    route = {"hosts": ["a.com"], "rules": ["a.com/api"], "podsService": "hello"}
+    route: Any = {"hosts": ["a.com"], "rules": ["a.com/api"], "podsService": "hello"}
     route["taken"] = {"b.com": "service default/hello"}
     lines = shown(view(world, throttler, interceptor=ROUTE, route=route))
     assert "Rules          a.com/api" in lines

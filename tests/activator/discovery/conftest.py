@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
-from activator.discovery.object_warnings import Rejection
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.discovery.recording import RecordingSink
 

@@ -13,7 +13,7 @@ import time
 import tomllib
 from pathlib import Path
 
-from activator.discovery.listener import FolderListener
+from activator.discovery.manifests import FolderListener
 from activator.discovery.source import Sink, Source, SourceError
 from activator.objects.fields import Field, ManifestError
 from activator.records.source_status import FilesStatus, KindStatus, SourceStatus

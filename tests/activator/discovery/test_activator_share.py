@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.dialect import Scope
+from activator.discovery.dialect import Rejection, Scope
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
-from activator.discovery.object_warnings import Rejection
 from tests.activator.discovery.recording import (
     A,
     RecordingSink,

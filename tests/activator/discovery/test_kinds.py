@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.discovery.dialect import Scope
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS, GROUPS, kind_of
+from activator.discovery.inventory import DIALECTS, GROUPS, Inventory, kind_of
 from tests.activator.discovery.recording import RecordingSink, config_map, secret, trust_bundle
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource, IpFamily
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
+from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.knative_kinds import ANNOTATIONS
 from activator.knative import revisions
 from activator.knative.words import private_service

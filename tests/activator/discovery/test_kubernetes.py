@@ -14,8 +14,7 @@ import pytest
 from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
+from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.kubernetes import KubernetesWatch
 from activator.keda.revisions import InterceptorDefaults
 from activator.records.source_status import WatchCounters

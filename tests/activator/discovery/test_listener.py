@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery.listener import FolderListener
+from activator.discovery.manifests import FolderListener
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
+from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
-from activator.discovery.object_warnings import Rejection
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from tests.activator.discovery.recording import (
@@ -66,7 +66,7 @@ class World:
         return self.driver.entries.find(b"default", b"a").throttler
 
     def pods(self) -> list[str]:
-        return sorted(pod.address for pod in self.throttler().pods())
+        return sorted(pod.address for pod in self.throttler().backends.pods.values())
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_a_request_waits_through_deleted_endpoints_and_gets_the_next_pod(
     assert throttler.admit(ticket, 0.0) is None
     world.inventory.remove("Endpoints", "default", "a-private")
     world.apply(private("10.0.0.2"))
-    (pod,) = throttler.pods()
+    (pod,) = throttler.backends.pods.values()
     world.driver.probe_passed(pod, pod.epoch)
     assert ticket.pod is pod
     world.driver.close()

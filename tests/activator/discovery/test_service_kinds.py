@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
-from activator.discovery.dialect import Scope
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import DIALECTS
-from activator.discovery.object_warnings import Effect, Rejection
+from activator.discovery.dialect import Effect, Rejection, Scope
+from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.service_kinds import ServicesDialect
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
@@ -85,7 +83,7 @@ class World:
         return self.driver.throttler.find("shop", "hello", RevisionKind.SERVICE)
 
     def pods(self) -> list[str]:
-        return sorted(pod.address for pod in self.throttler().pods())
+        return sorted(pod.address for pod in self.throttler().backends.pods.values())
 
     def host(self, host: bytes) -> str:
         return str(self.driver.entries.find_host(host).throttler.revision.id)
@@ -95,7 +93,7 @@ class World:
         return {
             each.revision.id: (
                 each.revision,
-                sorted((pod.address, pod.state) for pod in each.pods()),
+                sorted((pod.address, pod.state) for pod in each.backends.pods.values()),
             )
             for each in self.driver.throttler
         }, sorted(each for each in self.inventory.warnings if each.reason != "invalid")
@@ -118,7 +116,7 @@ def waiting(world: World) -> Ticket:
 
 
 def pass_probes(world: World) -> None:
-    for pod in list(world.throttler().pods()):
+    for pod in list(world.throttler().backends.pods.values()):
         world.driver.probe_passed(pod, pod.epoch)
 
 

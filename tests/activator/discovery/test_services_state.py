@@ -14,9 +14,9 @@ from activator.discovery.service_kinds import ServicesDialect
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain import slices, workloads
-from activator.plain.allotments import NO_LISTENERS, OwnListener, OwnListeners
-from activator.plain.matches import Matches
 from activator.plain.route_table import RouteTable
+from activator.plain.slices import NO_LISTENERS, OwnListener, OwnListeners
+from activator.plain.workloads import Matches
 from tests.activator.plain.objects import (
     container,
     deployment,

@@ -59,6 +59,6 @@ async def test_a_request_that_begins_to_wait_has_all_kinds_tried_within_two_seco
         await server.watched("Endpoints")
         assert loop.time() - back < 2.1
         server.put(private("127.0.0.1"))
-        while not list(throttler.pods()):  # noqa: ASYNC110 # no event
+        while not list(throttler.backends.pods.values()):  # noqa: ASYNC110 # no event
             await asyncio.sleep(0)
         runtime.driver.cancel(throttler_of(runtime.driver, ticket), ticket, loop.time())

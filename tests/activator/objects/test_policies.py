@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
-from activator.discovery.object_warnings import Rejection
 from activator.knative import revisions
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, RecordingSink, revision

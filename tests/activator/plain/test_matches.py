@@ -9,8 +9,7 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import NamedTarget
-from activator.plain.matches import Index, Matches, known_target
-from activator.plain.workloads import PlainWorkload, matches
+from activator.plain.workloads import Index, Matches, PlainWorkload, known_target, matches
 
 LABELS: tuple[dict[str, str], ...] = (
     {"app": "a"},

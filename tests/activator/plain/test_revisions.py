@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activator.objects.fields import ObjectKey
-from activator.plain import allotments, slices, workloads
+from activator.plain import slices, workloads
 from activator.plain.revisions import endpoints_of, probe_spec, revision_id, revision_of, route_of
 from activator.plain.service import PlainService, parse
 from activator.plain.workloads import ContainerProbe
@@ -63,7 +63,7 @@ def test_defaults() -> None:
     assert (found.timeout, found.response_start_timeout, found.idle_timeout) == (300.0, 0.0, 0.0)
     assert (found.protocol, found.tls) == (AppProtocol.HTTP1, False)
     assert not found.behind_queue_proxy
-    assert found.probe == ProbeSpec(ProbeKind.TCP, timeout=1.0, interval=0.005)
+    assert found.probe == ProbeSpec(ProbeKind.TCP, timeout=1.0)
     assert found.probe_why == "The workload is unknown, so the probe is a TCP connect."
 
 
@@ -93,19 +93,19 @@ def test_annotations_and_the_workload_decide() -> None:
         (None, ProbeSpec(ProbeKind.NONE)),
         (
             ContainerProbe(ProbeKind.TCP, timeout=3.0),
-            ProbeSpec(ProbeKind.TCP, timeout=3.0, interval=0.005),
+            ProbeSpec(ProbeKind.TCP, timeout=3.0),
         ),
         (
             ContainerProbe(ProbeKind.GRPC, service="a.B", tls=True),
-            ProbeSpec(ProbeKind.GRPC, timeout=1.0, tls=True, service=b"a.B", interval=0.005),
+            ProbeSpec(ProbeKind.GRPC, timeout=1.0, tls=True, service=b"a.B"),
         ),
         (
             ContainerProbe(ProbeKind.HTTP, path="/x", tls=True),
-            ProbeSpec(*(ProbeKind.HTTP, b"/x", FIELDS), timeout=1.0, tls=True, interval=0.05),
+            ProbeSpec(*(ProbeKind.HTTP, b"/x", FIELDS), timeout=1.0, tls=True),
         ),
         (
             ContainerProbe(ProbeKind.HTTP, host="a.com"),
-            ProbeSpec(ProbeKind.HTTP, b"/", FIELDS, b"a.com", timeout=1.0, interval=0.05),
+            ProbeSpec(ProbeKind.HTTP, b"/", FIELDS, b"a.com", timeout=1.0),
         ),
         (
             ContainerProbe(
@@ -118,7 +118,6 @@ def test_annotations_and_the_workload_decide() -> None:
                 b"X-A: 1\r\nuser-agent: me\r\nX-A: 2\r\nAccept: */*\r\n",
                 b"b.com",
                 timeout=1.0,
-                interval=0.05,
             ),
         ),
     ],
@@ -176,6 +175,6 @@ def test_the_names_in_the_cluster_come_with_the_hosts() -> None:
 def test_clients_reconnect_once_new_connections_reach_the_pods(
     listed: Any, port: int, reconnect: bool
 ) -> None:
-    parts = [allotments.parse(takeover_slice(*ips)) for ips in listed]
+    parts = [slices.parse_allotment(takeover_slice(*ips)) for ips in listed]
     route = route_of(read(), [part for part in parts if part is not None], port, "x")
     assert (route.port, route.reconnect) == (port, reconnect)

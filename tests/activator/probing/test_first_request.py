@@ -13,8 +13,9 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.probing.prober import PodProber
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.proxy import Proxy
+from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
@@ -59,10 +60,8 @@ class World:
         self.prober = PodProber(self.driver, ProbePools(self.pools), 0.3, 256, lambda: 0.5)
         self.driver.prober, self.driver.pools = self.prober, self.pools
         self.proxy = Proxy(
-            self.driver,
-            self.pools,
+            ProxyServices(self.driver, self.pools, hold_bytes=1 << 16),
             request_limits=RequestLimits(1 << 20, 1000, 1 << 16),
-            hold_bytes=1 << 16,
             header_timeout=60.0,
             unhealthy=lambda: "",
         )

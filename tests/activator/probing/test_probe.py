@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import MAX_BODY, Probe, check, problem_of
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.world import until
@@ -65,7 +65,7 @@ class Server:
         def on_done(probe: Probe, kind: str, text: str) -> None:
             done.set_result(Verdict(kind, text))
 
-        Probe(self.pod, TIMEOUT, on_done).start(ProbePools(self.pools).of(self.pod))
+        Probe(self.pod, ProbePools(self.pools).of(self.pod), TIMEOUT, on_done).start()
         return await done
 
 
@@ -309,8 +309,13 @@ async def test_connection_that_breaks_a_second_time_fails() -> None:
 async def test_cancelled_probe_reports_nothing_and_closes_its_connection() -> None:
     async with serving(None) as server:
         verdicts: list[str] = []
-        probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
-        probe.start(ProbePools(server.pools).of(server.pod))
+        probe = Probe(
+            server.pod,
+            ProbePools(server.pools).of(server.pod),
+            TIMEOUT,
+            lambda _, kind, text: verdicts.append(kind),
+        )
+        probe.start()
         await until(0.1)
         assert len(server.heads) == 1
         probe.cancel()
@@ -323,8 +328,13 @@ async def test_cancelled_probe_reports_nothing_and_closes_its_connection() -> No
 async def test_connection_that_opens_after_the_probe_was_cancelled_is_kept_for_a_request() -> None:
     async with serving(ok(b"queue")) as server:
         verdicts: list[str] = []
-        probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
-        probe.start(ProbePools(server.pools).of(server.pod))
+        probe = Probe(
+            server.pod,
+            ProbePools(server.pools).of(server.pod),
+            TIMEOUT,
+            lambda _, kind, text: verdicts.append(kind),
+        )
+        probe.start()
         probe.cancel()
         await until(0.1)
         assert verdicts == []

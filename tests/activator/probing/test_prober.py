@@ -644,7 +644,7 @@ async def test_draining_pod_is_not_probed() -> None:
     pod = world.tracker(A)
     world.list_pods()
     await until(200.0)
-    assert pod in world.revision.pods()
+    assert pod in world.revision.backends.pods.values()
     assert len(world.pods[A].at) == 1
     world.driver.release(world.revision, ticket, world.clock())
     assert pod.state is PodState.GONE
@@ -759,7 +759,7 @@ async def test_cluster_ip_serves_as_soon_as_the_pod_has_responded_as_a_mesh_woul
     await until(1.0)
     world.list_pods(A)
     await until(1.0 + DELAY_WANTED / 2)
-    assert waiting.pod is world.revision.service
+    assert waiting.pod is world.revision.backends.service.tracker
     assert world.pods[VIP].at == [1.0]
 
 
@@ -781,7 +781,7 @@ async def test_cluster_ip_that_was_a_moment_too_early_is_left_a_moment_later() -
     world.ask()
     world.list_pods(A)
     await until(0.001)
-    assert world.ask().pod is world.revision.service
+    assert world.ask().pod is world.revision.backends.service.tracker
     await until(0.1)
     world.pods[A].response = Response()
     await until(0.2)
@@ -825,7 +825,7 @@ async def test_cluster_ip_that_refuses_a_request_has_the_pods_asked_at_once() ->
     await until(50.0)
     world.pods[A].response = Response()
     world.pods[VIP].listens = False
-    service = world.revision.service
+    service = world.revision.backends.service.tracker
     assert service is not None
     world.driver.connect_failed(service, "connection refused")
     await until(50.001)
@@ -840,7 +840,9 @@ async def test_pods_are_never_asked_where_only_the_cluster_ip_may_be_used() -> N
     world.driver.set_mesh(MeshMode.ENABLED, False)
     for second in range(60):
         await until(1.0 + second)
-        assert world.ask(timeout=0.1).pod is (world.revision.service if second < 10 else None)
+        assert world.ask(timeout=0.1).pod is (
+            world.revision.backends.service.tracker if second < 10 else None
+        )
     assert len(world.pods[A].at) == asked
     world.driver.set_mesh(MeshMode.AUTO, False)
     await until(60.5)

@@ -233,4 +233,4 @@ class World:
         return ticket
 
     def tracker(self, address: str) -> PodTracker:
-        return next(pod for pod in self.revision.pods() if pod.address == address)
+        return next(pod for pod in self.revision.backends.pods.values() if pod.address == address)

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from tests.conftest import both_loops
 
 pytestmark = both_loops

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from activator.proxy.client.connection import ClientPort
 from activator.proxy.client.http1 import Http1Client
-from activator.proxy.exchange.lookup import ClientPort
 from tests.activator.proxy.http2.peers import Peer
 from tests.activator.proxy.world import Client, World
 

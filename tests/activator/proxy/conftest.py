@@ -13,7 +13,7 @@ from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
 from activator.build import Build, running
 from activator.proxy.client import http1 as client
-from activator.proxy.exchange import states as exchange_states
+from activator.proxy.exchange import sides as exchange_states
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.pods.http1 import HTTP1_FOLLOWS, Http1Pod
 from activator.telemetry.request_log import RequestLog

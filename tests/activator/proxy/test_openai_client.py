@@ -124,6 +124,6 @@ async def test_models_of_a_server_that_sleeps(world: World, client: Any, openai:
     await start(world)
     assert [each.id async for each in client.models.list()] == ["echo"]
     world.list()
-    await until(lambda: not world.revision().pods())
+    await until(lambda: not world.revision().backends.pods.values())
     assert [each.id async for each in client.models.list()] == ["echo"]
     assert world.waiting == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.exchange.lookup import ClientPort
+from activator.proxy.client.connection import ClientPort
 from activator.proxy.exchange.placement import ClientAddresses
 from activator.settings.values import NETWORKS
 from tests.activator.proxy.bound import Bound

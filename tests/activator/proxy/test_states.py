@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.client import http1 as client
-from activator.proxy.exchange import states as exchange
+from activator.proxy.exchange import sides as exchange
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.http2 import connection as http2
 from activator.proxy.pods import http1 as pods

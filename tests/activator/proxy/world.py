@@ -24,10 +24,11 @@ from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
 from activator.plain.route_table import RouteTable
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
+from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.transport.peer_socket import UnreadBytes
@@ -627,13 +628,14 @@ class World:
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)
         self.driver.pools = self.pools
+        services = ProxyServices(
+            *(self.driver, self.pools), hold_bytes=hold_bytes, idle_from_arrival=idle_from_arrival
+        )
         self.proxy = Proxy(
-            *(self.driver, self.pools),
+            services,
             request_limits=limits or RequestLimits(),
-            hold_bytes=hold_bytes,
             header_timeout=header_timeout,
             unfinished_header_bytes=unfinished_header_bytes,
-            idle_from_arrival=idle_from_arrival,
             unhealthy=lambda: self.not_ready,
         )
         sock = _socket()
@@ -773,7 +775,7 @@ class World:
 
     @property
     def in_flight(self) -> int:
-        return self.revision().in_flight
+        return self.revision().slots.in_flight
 
     def counters(self) -> Any:
         """Return the counters of the revision."""
@@ -790,8 +792,8 @@ class World:
         for throttler in self.driver.throttler:
             counts["waiting"] = counts.get("waiting", 0) + throttler.breaker.waiting
             counts["bytes"] = counts.get("bytes", 0) + throttler.breaker.own.bytes
-            counts["in flight"] = counts.get("in flight", 0) + throttler.in_flight
-            for pod in throttler.pods():
+            counts["in flight"] = counts.get("in flight", 0) + throttler.slots.in_flight
+            for pod in throttler.backends.pods.values():
                 counts[pod.address] = pod.in_flight
         counts["in all"] = self.driver.throttler.total.depth + self.driver.throttler.total.bytes
         counts["heads"] = self.proxy.head_budget.bytes

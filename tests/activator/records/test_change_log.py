@@ -85,7 +85,7 @@ class World:
         self.driver.set_endpoints(revision, {AppProtocol.HTTP1: ListedEndpoints(*sides)})
 
     def pass_probes(self, revision: RevisionID = APP) -> None:
-        for pod in list(self.driver.throttler.find(*revision).pods()):
+        for pod in list(self.driver.throttler.find(*revision).backends.pods.values()):
             self.driver.probe_passed(pod, pod.epoch)
 
     def ask(self, revision: RevisionThrottler) -> Ticket:
@@ -157,7 +157,7 @@ async def test_a_capacity_of_0_says_whether_requests_wait(world: World) -> None:
     revision = world.revision(container_concurrency=1)
     world.list_pods(POD)
     world.pass_probes()
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     world.driver.connect_failed(pod, "refused")
     assert world.messages()[-1].endswith("; requests would wait: probe-failing")
     world.pass_probes()
@@ -181,7 +181,7 @@ async def test_a_capacity_of_0_names_the_error_of_another_pod(world: World) -> N
 
 
 def _probed(revision: RevisionThrottler, address: str) -> tuple[PodTracker, int]:
-    (pod,) = (pod for pod in revision.pods() if pod.address == address)
+    (pod,) = (pod for pod in revision.backends.pods.values() if pod.address == address)
     return pod, pod.epoch
 
 
@@ -235,7 +235,7 @@ async def test_what_takes_a_pod_out_and_has_it_back_is_in_the_log(world: World) 
     revision = world.revision(container_concurrency=0)
     world.list_pods(POD)
     world.pass_probes()
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     world.lines()
     world.driver.connect_failed(pod, "refused")
     assert world.messages() == [

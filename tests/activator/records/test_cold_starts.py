@@ -164,7 +164,7 @@ def test_an_address_that_another_revision_releases_is_seen(sleeper: Sleeper) -> 
     cold_start = sleeper.join()
     sleeper.after(1)
     sleeper.driver.set_endpoints(other.revision.id, {})
-    (pod,) = sleeper.throttler.pods()
+    (pod,) = sleeper.throttler.backends.pods.values()
     sleeper.probe(pod)
     sleeper.responded(cold_start, pod)
     phases = ["address", "probe", "probe-passed", "dispatched", "first-byte"]
@@ -385,7 +385,7 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
     )
     for _ in range(400):
         sleeper.after(luck.choice((0.0, 0.001, 0.5)))
-        pods = list(sleeper.throttler.pods())
+        pods = list(sleeper.throttler.backends.pods.values())
         match luck.randrange(7):
             case 0:
                 if (cold_start := sleeper.join()) is not None:

@@ -66,7 +66,7 @@ class World:
         self.driver.set_endpoints(APP, {AppProtocol.HTTP1: ListedEndpoints(*sides)})
 
     def pass_probes(self) -> None:
-        for pod in list(self.driver.throttler.find(*APP).pods()):
+        for pod in list(self.driver.throttler.find(*APP).backends.pods.values()):
             self.driver.probe_passed(pod, pod.epoch)
 
     def ask(self, revision: RevisionThrottler, within: float = 60.0) -> Ticket:
@@ -142,7 +142,7 @@ async def test_an_ejected_pod_is_published_with_the_reason() -> None:
     world.list_pods(POD)
     world.pass_probes()
     world.listen()
-    (pod,) = revision.pods()
+    (pod,) = revision.backends.pods.values()
     world.driver.responded_badly(pod, "responded 502", untouched=True)
     heard = world.take()
     assert pods(heard) == [("healthy", "probing", True)]
@@ -164,7 +164,7 @@ async def test_a_pod_that_loses_a_request_is_reported_with_the_reason(
     world.list_pods(POD)
     world.pass_probes()
     world.listen()
-    (pod,) = world.driver.throttler.find(*APP).pods()
+    (pod,) = world.driver.throttler.find(*APP).backends.pods.values()
     world.driver.connect_failed(pod, error, sent=sent)
     (_, what), *_ = world.take()
     assert (what["was"], what["state"]) == ("healthy", "probing")

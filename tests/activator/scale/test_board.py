@@ -8,7 +8,7 @@ import pytest
 
 from activator.plain.annotations import Annotations, Owner
 from activator.plain.service import parse
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.board import PEAK, Board, Published
 from activator.scale.decisions.plan import ACTIVATION_LEASE, Observed, Plan, Planner, WorkloadPhase
 from activator.scale.decisions.record import Decided, Facts

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.events import (
     BURST,
     LOOK,

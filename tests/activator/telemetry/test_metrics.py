@@ -192,7 +192,9 @@ async def test_a_way_around_the_pods_is_seen(world):
     for pod in world.pods(throttler, "10.0.0.1:8012", "10.0.0.2:8012"):
         world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
     assert value(world, "activator_cluster_ip_in_use", **REVISION) == 0
-    world.driver.probe_passed(throttler.service, throttler.service.epoch)
+    world.driver.probe_passed(
+        throttler.backends.service.tracker, throttler.backends.service.tracker.epoch
+    )
     assert value(world, "activator_cluster_ip_in_use", **REVISION) == 1
     assert value(world, "activator_revision_capacity", **REVISION) == 4
 
@@ -223,7 +225,9 @@ def test_pods_by_state(world):
     world.healthy(throttler, "10.0.0.1:8012")
     world.request(throttler)
     world.pods(throttler, "10.0.0.2:8012", "10.0.0.3:8012")  # the first pod drains
-    world.driver.probe_passed(next(p for p in throttler.pods() if "0.2:" in p.address), 0)
+    world.driver.probe_passed(
+        next(p for p in throttler.backends.pods.values() if "0.2:" in p.address), 0
+    )
     states = ("probing", "healthy", "draining")
     found = scrape(world)
     assert [

@@ -10,6 +10,7 @@ from typing import Any
 from activator.admin.history import History
 from activator.autoscaler.links import StatReporter
 from activator.driver import Driver
+from activator.plain.route_table import RouteTable
 from activator.records.entries import Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.telemetry.otel import Identity, LoopLag
@@ -54,7 +55,8 @@ class World(ANY):
         self.reporter = StatReporter(
             (), clock=self.clock, revisions=lambda: [each.revision for each in throttler]
         )
-        self.driver = Driver(throttler, self.reporter.loads.load, self.clock)
+        load = self.reporter.loads.load
+        self.driver = Driver(throttler, load, self.clock, table=RouteTable())
         self.driver.prober = self.driver.pools = Nobody()
         self.history = History(self.clock, lambda: self.clock.now)
         self.history.known = self.driver.entries.known
@@ -133,7 +135,7 @@ class World(ANY):
             *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
         )
         self.driver.set_endpoints(throttler.revision.id, {AppProtocol.HTTP1: endpoints})
-        known = {pod.address: pod for pod in throttler.pods()}
+        known = {pod.address: pod for pod in throttler.backends.pods.values()}
         return [known[address] for address in (*ready, *not_ready)]
 
     def healthy(self, throttler: RevisionThrottler, *addresses: str) -> list[PodTracker]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from activator.tls.files import FileTls, TlsFileError, TlsFiles, tls_files
+from activator.tls.certificates import FileTls, TlsFileError, TlsFiles, tls_files
 from tests.activator.scale.keda.test_listener import CA, OTHER, write
 from tests.handshakes import error_of
 

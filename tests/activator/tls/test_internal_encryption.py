@@ -187,7 +187,7 @@ async def test_a_port_that_begins_to_serve_tls_is_followed(world: World) -> None
     client = await world.client()
     client.send(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
     await until(lambda: plain.requests)
-    (tracker,) = throttler.pods()
+    (tracker,) = throttler.backends.pods.values()
     before = world.pools.of(tracker)
     world.serve(plain, hosts=["shop"], tls=True, probe=ProbeSpec(tls=True))
     assert world.pools.of(tracker) is not before

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from activator.settings.config import load
-from activator.tls.files import FileTls, TlsFileError, metrics_tls
+from activator.tls.certificates import FileTls, TlsFileError, metrics_tls
 from tests.handshakes import error_of
 
 CA = trustme.CA()

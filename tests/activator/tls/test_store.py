@@ -10,8 +10,13 @@ import trustme
 
 from activator.settings.config import load
 from activator.settings.values import TlsParameters
-from activator.tls.certificates import ServerContext, dns_names, server_context
-from activator.tls.files import TlsFileError, TlsFiles
+from activator.tls.certificates import (
+    ServerContext,
+    TlsFileError,
+    TlsFiles,
+    dns_names,
+    server_context,
+)
 from activator.tls.store import StoreTls, store_tls
 from tests.activator.scale.keda.test_listener import CA, OTHER
 from tests.handshakes import handshake

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.connection import MAX_SECONDS
+from activator.proxy.client.http2_ends import BlockedStreams
 from activator.proxy.http2.connection import SendQueue, Stream
 from activator.proxy.http2.frames import FlowControl
 from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes

@@ -7,9 +7,8 @@ import socket
 from math import inf
 from typing import cast
 
-from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.eviction import Eviction
-from activator.proxy.exchange.lookup import SHARED
+from activator.proxy.client.connection import SHARED, ClientConnection
+from activator.proxy.client.proxy import Eviction
 from activator.proxy.http2 import frames
 from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.client.test_http2 import BEGIN, goaways

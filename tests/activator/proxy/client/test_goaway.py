@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from activator.proxy.client.goaway import (
+from activator.proxy.client.http2_ends import (
     ANNOUNCED,
     CLOSE_PLANNED,
     FOLLOWS,

@@ -284,7 +284,7 @@ async def test_requests_at_the_end_of_the_drain_get_an_error_or_a_reset(world):
     await until(lambda: tunnel.eof)
     unanswered.close()
     await until(lambda: not world.proxy.connections)
-    assert world.revision().in_flight == 0
+    assert world.revision().slots.in_flight == 0
 
 
 async def test_a_client_that_names_no_revision_learns_how_to(world):

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.client.listener import listen
-from activator.proxy.client.service_ports import LINGER, PATIENCE, RETRY, ServicePorts
+from activator.proxy.client.listener import LINGER, PATIENCE, RETRY, ServicePorts, listen
 from tests.activator.proxy.world import Client, World, turns, until
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.request_policies import RouteRule

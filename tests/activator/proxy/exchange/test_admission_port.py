@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from activator.authorization.authorizer import Authorizer
-from activator.proxy.exchange.lookup import Admission, ClientPort
+from activator.proxy.client.connection import Admission, ClientPort
 from tests.activator.proxy.bound import Bound
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces
@@ -321,7 +321,7 @@ async def test_drain_between_assignment_and_response(world: World, desk: Desk) -
     await until(lambda: queued(world) == 1)
     pod = await world.pod()
     throttler = world.serve(pod, hosts=[HOST.decode()])
-    await until(lambda: throttler.in_flight == 1)
+    await until(lambda: throttler.slots.in_flight == 1)
     world.proxy.drain()
     assert (await waiting).status == 503
     await world.idle()
@@ -508,7 +508,7 @@ async def test_a_proxy_gets_no_event_stream_and_no_kept_list(world: World, desk:
     assert (await desk.ask(models)).get(b"activator-pod")
     world.serve(hosts=[HOST.decode()], policies=policies)
     entry = world.driver.entries.find_host(HOST)
-    await until(lambda: not entry.throttler.pods())
+    await until(lambda: not entry.throttler.backends.pods.values())
     refused = await desk.ask(models)
     assert (refused.status, refused.get(b"activator-reason")) == (503, b"asleep")
     (waiting,) = desk.wait(1, asking(b"Accept: text/event-stream\r\n"))

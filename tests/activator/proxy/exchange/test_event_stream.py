@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.event_stream import (
+from activator.proxy.exchange.heartbeat import (
+    as_comment,
     closing,
-    comment,
     error_event,
     is_event_stream,
     tail,
@@ -41,7 +41,7 @@ def test_an_event_that_is_not_complete_gets_a_type_of_its_own(sent, ends):
 
 
 def test_comment_and_error():
-    assert comment("waiting") == b": waiting\n\n"
+    assert as_comment("waiting") == b": waiting\n\n"
     assert error_event(b"{}") == b"event: error\ndata: {}\n\n"
 
 

@@ -59,7 +59,7 @@ async def test_a_request_that_no_pod_takes_waits_first_in_line(world):
     await until(lambda: world.waiting == 2)
 
     await pod.listen()
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     world.driver.probe_passed(tracker, tracker.epoch)
 
     assert (await first.answer()).status == 200
@@ -493,7 +493,7 @@ async def test_a_pod_with_an_adaptive_limit_gets_no_more_requests(world):
         client.send(request())
     await until(lambda: world.waiting == 2)
     await until(lambda: len(pod.requests) == 4)
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     assert (tracker.in_flight, tracker.limit) == (4, 4)
     pod.open[-1].write(ok())
     await until(lambda: world.waiting == 1)

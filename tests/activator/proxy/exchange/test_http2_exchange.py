@@ -182,7 +182,7 @@ async def test_a_goaway_counts_where_the_pod_resets_the_connection_behind_it(htt
     pod = await http2.serving()
     client = await http2.client()
     assert (await client.answer(client.ask())).status == 200
-    (tracker,) = http2.world.revision().pods()
+    (tracker,) = http2.world.revision().backends.pods.values()
     pool = http2.world.pools.of(tracker)
     pool.shared[0].link.transport.pause_reading()  # the proxy notices later events only by a write
     (peer,) = pod.connections

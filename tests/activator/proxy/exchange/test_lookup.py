@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from activator.knative.words import KUBELET_AGENT
-from activator.proxy.exchange.lookup import ClientPort, contradiction, probe_response
+from activator.proxy.client.connection import ClientPort
+from activator.proxy.exchange.exchange import contradiction, probe_response
 from activator.proxy.message import own_responses
 from activator.proxy.message.request import RequestLimits, read_request
 

@@ -30,7 +30,7 @@ def models(fields: bytes = KEY_A, target: bytes = b"/v1/models") -> bytes:
 async def asleep(world: World) -> None:
     """Let the revision have no pod."""
     world.list()
-    await until(lambda: not world.revision().pods())
+    await until(lambda: not world.revision().backends.pods.values())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.peek import phase_of, start_of
+from activator.proxy.exchange.wait import phase_of, start_of
 from activator.proxy.message.waiting_page import StartPhase
 from tests.activator.authorization.servers import (
     ALLOW,
@@ -185,7 +185,7 @@ async def test_the_phase_follows_the_start(world: World) -> None:
     pod = await world.pod()
     world.list(pod)
     assert phase_of(throttler) is StartPhase.LISTED
-    (tracker,) = throttler.pods()
+    (tracker,) = throttler.backends.pods.values()
     world.driver.probe_failed(tracker, tracker.epoch, "refused")
     assert phase_of(throttler) is StartPhase.PROBED
     start = start_of(world.driver, throttler, world.now())

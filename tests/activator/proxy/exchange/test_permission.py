@@ -72,7 +72,7 @@ async def test_a_request_that_may_not_wake_is_served_while_pods_are_usable(world
     pod.connections[-1].write(ok())
     assert [(await client.answer()).status for client in clients] == [200, 200]
     world.list()
-    await until(lambda: not world.revision().pods())
+    await until(lambda: not world.revision().backends.pods.values())
     assert (await world.ask(HEALTH)).status == 503
 
 

@@ -22,8 +22,8 @@ from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import Pod, World, ok, request, until
 from throttler.lb_policy import FirstAvailable
 from throttler.model import FlowKey, HashKey, KeyKind, Overflow, Policies, QueueOrder
+from throttler.rendezvous import Sticky
 from throttler.request_policies import HIGH, LOW, NORMAL
-from throttler.sticky import Sticky
 
 TOKEN, OTHER = b"0123456789abcdef01234567", b"f" * 24
 CLIENT_IP = HashKey(kind=KeyKind.CLIENT_IP)

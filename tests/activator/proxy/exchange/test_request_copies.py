@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from activator.proxy.client.http2 import request_of
-from activator.proxy.exchange.request_copies import with_identity_coding
 from activator.proxy.http2.fields import read_request
 from activator.proxy.http2.hpack import Decoder
-from activator.proxy.http2.section import forwarded
+from activator.proxy.http2.section import forwarded, with_identity_coding
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.message.request import read_request as read_http1
 

@@ -17,12 +17,13 @@ from activator.proxy.exchange.retry import (
     Failure,
     Then,
     claim_of,
+    is_repeatable,
     judge,
     lost,
-    may_repeat,
     own_failure,
     refused,
 )
+from activator.proxy.exchange.sides import Progress
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import read_response
@@ -102,7 +103,7 @@ def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None
     ],
 )
 def test_the_end_of_a_connection(answered: bool, reused: bool, failure: Failure) -> None:
-    assert lost(began=answered, reused=reused) is failure
+    assert lost(Progress.BEGAN if answered else Progress.SILENT, reused=reused) is failure
 
 
 def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> None:
@@ -120,21 +121,21 @@ def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> Non
 )
 def test_a_method_without_a_second_effect_may_be_repeated(method: bytes, may: bool) -> None:
     bare = Request(method, b"/", HTTP_1_1, b"", {}, b"")
-    assert may_repeat(bare, NO_BODY, F.NEW_LOST) is may
+    assert is_repeatable(bare, NO_BODY, F.NEW_LOST) is may
     assert may_be_lost(bare) is may
 
 
 def test_a_key_that_promises_idempotence_does_not_make_a_post_safe() -> None:
     keyed = Request(b"POST", b"/", HTTP_1_1, b"\r\nIdempotency-Key: a", {}, b"")
-    assert not may_repeat(keyed, NO_BODY, F.NEW_LOST)
+    assert not is_repeatable(keyed, NO_BODY, F.NEW_LOST)
 
 
 def test_what_is_held_no_more_cannot_be_repeated() -> None:
     put = Request(b"PUT", b"/", HTTP_1_1, b"", {}, b"")
     body = RequestBody(put, 10)
-    assert may_repeat(put, body, F.NEW_LOST)
+    assert is_repeatable(put, body, F.NEW_LOST)
     body.discard()
-    assert not may_repeat(put, body, F.NEW_LOST)
+    assert not is_repeatable(put, body, F.NEW_LOST)
 
 
 F = Failure
@@ -162,7 +163,7 @@ async def pods_of(world: World, count: int, **spec: Any) -> list[Pod]:
 
 
 def states(world: World) -> list[str]:
-    return sorted(pod.state.value for pod in world.revision().pods())
+    return sorted(pod.state.value for pod in world.revision().backends.pods.values())
 
 
 def attempts(answer: Any) -> bytes | None:
@@ -343,7 +344,7 @@ async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(w
     """The ClusterIP is never ejected for its responses, so nothing would slow a longer series."""
     (pod,) = await pods_of(world, 1)
     pod.answer = NOT_THERE
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     tracker.is_service = True
 
     got = await world.ask()
@@ -558,6 +559,8 @@ async def test_a_request_that_breaks_connections_is_held_against_one_pod_at_most
         pod.on_data = lambda connection: connection.close()
     world.healthy = lambda tracker: False
     assert (await world.ask()).status == 502
-    (out,) = [pod for pod in world.revision().pods() if pod.state is PodState.PROBING]
+    (out,) = [
+        pod for pod in world.revision().backends.pods.values() if pod.state is PodState.PROBING
+    ]
     assert "closed" in out.probe.error
     assert [len(pod.requests) for pod in pods] == [1] * 4, "another pod each time"

@@ -229,7 +229,7 @@ async def test_a_tunnel_measures_its_pod_by_the_time_until_the_101(world):
         )(connection)
     await world.clock_moves(1.0)
     client = await opened(world)
-    (tracker,) = (pod for pod in world.revision().pods() if pod.in_flight)
+    (tracker,) = (pod for pod in world.revision().backends.pods.values() if pod.in_flight)
     assert tracker.last_response_at == about(world.now(), within=0.1)
     await world.clock_moves(60.0)
     client.close()
@@ -245,7 +245,7 @@ async def test_a_101_ends_the_errors_of_a_pod(world, pod):
     pod.on_data = answer_whole
     pod.answer = b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"
     assert (await world.ask()).status == 503
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     assert tracker.ejection.consecutive_errors == 1
     pod.on_data = switch
     await opened(world)

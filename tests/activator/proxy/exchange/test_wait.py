@@ -70,7 +70,7 @@ async def one_has_the_slot_and_one_waits(world):
 
 
 def passes(world):
-    for pod in world.revision().pods():
+    for pod in world.revision().backends.pods.values():
         world.driver.probe_passed(pod, pod.epoch)
 
 
@@ -527,7 +527,7 @@ async def test_the_page_says_how_far_the_start_is(world: World) -> None:
     world.healthy = lambda pod: False
     world.list(pod)
     assert b"An instance is starting." in (await world.ask(request(fields=NAVIGATION))).body
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     world.driver.probe_failed(tracker, tracker.epoch, "refused")
     page = await world.ask(request(fields=NAVIGATION))
     assert b"An instance runs. It does not respond yet." in page.body

@@ -74,7 +74,7 @@ def of_library(each):
         case library.RstStreamFrame():
             return ("reset", each.stream_id, each.error_code)
         case library.SettingsFrame() if "ACK" in each.flags:
-            return ("settings_acknowledged",)
+            return ("idle_frame",)
         case library.SettingsFrame():
             return ("settings", list(each.settings.items()))
         case library.PingFrame():

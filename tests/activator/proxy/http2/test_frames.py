@@ -353,11 +353,11 @@ def test_a_sender_learns_of_its_payload_when_the_kernel_has_it():
     line = Line()
     stream = line.stream()
     passed: list[int] = []
-    stream.on_sent = passed.append
+    stream.on_accepted = passed.append
     stream.send(b"four", None)
     assert passed == []
-    line.queue.report_passed()
-    line.queue.report_passed()
+    line.queue.report_accepted()
+    line.queue.report_accepted()
     assert passed == [4]
 
 

@@ -352,7 +352,7 @@ async def test_a_request_that_ends_every_application_is_given_up_and_harms_no_po
 async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(http2):
     (pod,) = await pods_of(http2, 1)
     pod.on_message = NOT_THERE
-    (tracker,) = http2.world.revision().pods()
+    (tracker,) = http2.world.revision().backends.pods.values()
     tracker.is_service = True
     answer = await ask(http2)
     assert (answer.status, answer.body) == (502, REFUSED)
@@ -362,7 +362,7 @@ async def test_behind_the_cluster_ip_a_request_is_requeued_a_few_times_at_most(h
 async def test_behind_the_cluster_ip_a_request_is_refused_a_few_times_at_most(http2):
     (pod,) = await pods_of(http2, 1)
     pod.on_message = at_end(refuse)
-    (tracker,) = http2.world.revision().pods()
+    (tracker,) = http2.world.revision().backends.pods.values()
     tracker.is_service = True
     answer = await ask(http2)
     assert answer.status == 502

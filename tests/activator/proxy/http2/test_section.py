@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.exchange.request_copies import with_priority
 from activator.proxy.http2.frames import ConnectionFault
 from activator.proxy.http2.hpack import Decoder, line, name_prefix
 from activator.proxy.http2.never_indexed import NeverIndexed
@@ -23,6 +22,7 @@ from activator.proxy.http2.section import (
     block_of,
     forwarded,
     traced_section,
+    with_priority,
     without_context,
 )
 from activator.proxy.message.fields import HTTP_2, is_handled, lines_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.message.described import described, without_body
+from activator.proxy.exchange.admission_port import described, without_body
 from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request, RequestLimits, read_request

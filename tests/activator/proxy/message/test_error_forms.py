@@ -233,7 +233,7 @@ async def test_a_body_that_is_malformed(world):
     await world.serving()
     client = await world.client()
     client.send(request(method=b"POST", fields=ASKS + b"Transfer-Encoding: chunked\r\n"))
-    await until(lambda: world.revision().in_flight == 1)
+    await until(lambda: world.revision().slots.in_flight == 1)
     client.send(b"nonsense\r\n")
     answer = await client.answer()
     assert (answer.status, members(answer)["reason"]) == (400, "bad-request")

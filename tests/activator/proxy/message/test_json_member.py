@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.proxy.message.json_member import MOST_BYTES, MOST_TOKENS, is_true
+from activator.proxy.exchange.heartbeat import MOST_BYTES, MOST_TOKENS, is_true
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text() | st.just("stream"),

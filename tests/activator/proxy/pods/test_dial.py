@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from activator.knative.words import DATA_PLANE
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePool
 from activator.settings.values import TlsParameters

@@ -106,7 +106,7 @@ def _feed(upstream, data):
 
 
 async def _upstream(world):
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     dialer: Any = _Dialer()
     ProbePools(world.pools).of(tracker).dial(dialer, 5.0)
     await until(lambda: dialer.upstream)

@@ -231,7 +231,7 @@ async def test_a_post_behind_a_get_whose_connect_is_refused_is_requeued(world):
     clients[1].send(request(method=b"POST", body=b"body"))
     await until(lambda: world.waiting == 2)
     await pod.listen()
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     world.driver.probe_passed(tracker, tracker.epoch)
     for client, method in zip(clients, (b"GET", b"POST"), strict=True):
         assert (await client.answer(method)).status == 200

@@ -27,7 +27,7 @@ from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 def pools_of(world):
     """Return the pools that have connections in HTTP/2."""
-    pools = [world.pools.of(tracker) for tracker in world.revision().pods()]
+    pools = [world.pools.of(tracker) for tracker in world.revision().backends.pods.values()]
     return [pool for pool in pools if pool.shared]
 
 
@@ -108,7 +108,7 @@ class Dialer:
 
 
 def tracker_of(world):
-    (tracker,) = world.revision().pods()
+    (tracker,) = world.revision().backends.pods.values()
     return tracker
 
 
@@ -374,7 +374,10 @@ async def test_idle_connections_are_closed_of_one_pod_after_the_other(new_world)
                 connection.write(ok())
         for client in clients:
             assert (await client.answer()).status == 200
-    pools = [world.pools.of(next(iter(world.revision(name).pods()))) for name in ("rev", "other")]
+    pools = [
+        world.pools.of(next(iter(world.revision(name).backends.pods.values())))
+        for name in ("rev", "other")
+    ]
     world.pools.close_expired()
     left = [[len(pool.idle) for pool in pools]]
     while world.pools.resources.close_one_idle():
@@ -386,7 +389,10 @@ async def test_idle_connections_are_closed_of_one_pod_after_the_other(new_world)
 async def test_a_pool_without_an_idle_connection_is_not_searched_twice(new_world):
     world = await new_world()
     await world.serving()
-    pool, resources = world.pools.of(next(iter(world.revision().pods()))), world.pools.resources
+    pool, resources = (
+        world.pools.of(next(iter(world.revision().backends.pods.values()))),
+        world.pools.resources,
+    )
     pool.close_idle()
     resources.with_idle(pool)
     assert pool.may_have_idle

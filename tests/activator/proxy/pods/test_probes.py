@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from activator.probing.probe import Probe
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.test_probe import TIMEOUT, Verdict, ok, serving, tracker
@@ -151,7 +151,7 @@ class HealthPod:
         def on_done(probe: Probe, kind: str, text: str) -> None:
             done.set_result(Verdict(kind, text))
 
-        Probe(self.tracker, TIMEOUT, on_done).start(ProbePools(self.pools).of(self.tracker))
+        Probe(self.tracker, ProbePools(self.pools).of(self.tracker), TIMEOUT, on_done).start()
         return await done
 
     async def close(self) -> None:

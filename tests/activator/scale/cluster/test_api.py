@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.cluster.api import KeyedWriter, micro_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ from typing import Any
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.object_warnings import Effect, Rejection
+from activator.discovery.dialect import Effect, Rejection
 from activator.objects.fields import ObjectKey, root
 from activator.scale.cluster.watch import NEEDED, ClusterObjects, ClusterWatch
 from activator.scale.part import views

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from activator.discovery.api_server import ApiServer
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.decisions import engine
 from activator.scale.part import Part
 from activator.scale.reports.load import Loads

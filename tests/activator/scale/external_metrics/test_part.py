@@ -13,7 +13,7 @@ import pytest
 from activator.scale import external_metrics
 from activator.scale.external_metrics import self_signed
 from activator.scale.http_server import AddressError
-from activator.tls.files import TlsFileError, context
+from activator.tls.certificates import TlsFileError, context
 from tests.activator.scale.keda.test_listener import CA, write
 from tests.activator.scale.keda.test_part import until_leader
 from tests.activator.scale.world import cluster, scaler

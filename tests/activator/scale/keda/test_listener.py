@@ -16,7 +16,7 @@ from activator.scale.http_server import AddressError
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, ServiceName
-from activator.tls.files import TlsFileError, TlsFiles
+from activator.tls.certificates import TlsFileError, TlsFiles
 
 CA, OTHER = trustme.CA(), trustme.CA()
 REF = wire.ScaledObjectRef(name="x", namespace="shop", scalerMetadata={"service": "hello"})

@@ -12,7 +12,7 @@ import pytest
 
 from activator.discovery.api_server import ApiUnreachable
 from activator.lab.control_plane.plane import PlaneRequest
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.part import PartContext
 from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.settings import load

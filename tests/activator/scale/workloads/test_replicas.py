@@ -14,7 +14,7 @@ from activator.lab.control_plane.plane import ControlPlane
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.reasons import ScaleReason
 from activator.scale.workloads import replicas
 from activator.scale.workloads.replicas import (
