@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any, Final, NamedTuple, final
 
@@ -133,33 +133,3 @@ class RateWindow:
         while self._buckets and self._buckets[0][0] <= at - self._most:
             self._buckets.popleft()
         return at
-
-
-# -- variables of the add-on's scaler --------------------------------------------------------------
-
-_PREFIX: Final = "KEDA_HTTP_SCALER_"
-#: The variable that each Deployment of the add-on's scaler has.
-SCALER_PORT: Final = f"{_PREFIX}PORT"
-_SERVICE: Final = tuple(f"{_PREFIX}TARGET_ADMIN_{word}" for word in ("NAMESPACE", "SERVICE"))
-_VARIABLES: Final[Mapping[str, Callable[[Mapping[str, str]], str]]] = {
-    "ACTIVATOR_DIALECT": lambda given: "keda",
-    "ACTIVATOR_GRPC_PORT": lambda given: given[SCALER_PORT],
-    "ACTIVATOR_INTERCEPTORS": lambda given: "/".join(given[each] for each in _SERVICE),
-    "ACTIVATOR_INTERCEPTORS_PORT": lambda given: given[f"{_PREFIX}TARGET_ADMIN_PORT"],
-    "ACTIVATOR_QUEUE_INTERVAL": lambda given: given["KEDA_HTTP_QUEUE_TICK_DURATION"],
-    "SYSTEM_NAMESPACE": lambda given: given[_SERVICE[0]],
-    "METRICS_PROMETHEUS_PORT": lambda given: given.get("OTEL_PROM_EXPORTER_PORT") or "2223",
-}
-
-
-def with_scaler_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables of a process; those of the add-on's scaler stand for missing ones."""
-    if not environ.get(SCALER_PORT):
-        return environ
-    found = {}
-    for name, read in _VARIABLES.items():
-        try:
-            found[name] = read(environ)
-        except KeyError:
-            continue  # then the default counts
-    return found | {name: value for name, value in environ.items() if value}

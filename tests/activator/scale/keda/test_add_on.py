@@ -12,7 +12,7 @@ import pytest
 
 from activator.keda.objects import ROUTE, SCALED_OBJECT
 from activator.lab.control_plane.api import BUILT_IN, ApiKind, Right
-from activator.lab.control_plane.plane import ControlPlane, PlaneServer
+from activator.lab.control_plane.plane import PlaneServer
 from tests.activator.keda.objects import route, scaled
 from tests.activator.scale.keda.client import Keda
 from tests.activator.scale.keda.test_routes import OBJECT, Interceptor, values
@@ -20,12 +20,13 @@ from tests.activator.scale.keda.test_routes import ROUTE as ROUTE_TRIGGER
 from tests.activator.scale.world import Cluster
 from tests.conftest import on_uvloop
 from tests.process import activator
+from tests.recorded.requests import Recorder
 
 SERVICE = "keda-add-ons-http-interceptor-admin"
 GROUP = "http.keda.sh"
 SCALED_OBJECTS = ApiKind(GROUP, "v1alpha1", "httpscaledobjects", SCALED_OBJECT, is_custom=True)
 ROUTES = ApiKind(GROUP, "v1beta1", "interceptorroutes", ROUTE, is_custom=True)
-#: The role of the add-on's scaler 0.12, and what newer ones have in addition.
+#: The role of the add-on's scaler 0.12; a newer one also has OF_ROUTES.
 ROLE = {
     Right(verb, group, resource)
     for verb in ("get", "list", "watch")
@@ -43,7 +44,7 @@ class AddOnCluster(Cluster):
 
     def __init__(self, folder: Path, kinds: tuple[ApiKind, ...], rights: set[Right]) -> None:
         super().__init__(folder)
-        self.plane = ControlPlane((*BUILT_IN, *kinds), allows_loopback=True)
+        self.plane = Recorder((*BUILT_IN, *kinds), allows_loopback=True)
         self.server = PlaneServer(self.plane)
         self._rights = rights
 

@@ -13,7 +13,7 @@ import pytest
 
 from activator.keda.metrics import parse_queue
 from activator.objects.fields import identify
-from activator.process.tasks import Tasks
+from activator.process.timers import Tasks
 from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.polling import QueuePoller
