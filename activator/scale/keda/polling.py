@@ -72,15 +72,16 @@ class QueuePoller:
 
 
 async def _get(address: str, port: int) -> bytes:
-    """Return the body of ``/queue``. HTTP/1.0, so that it ends with the connection.
+    """Return the body of ``/queue``, which ends with the connection.
 
     Raises:
         OSError: there is no connection.
-        ValueError: the response has another status than 200, or is too long.
+        ValueError: the response has another status than 200, is too long, or is not complete.
     """
     reader, writer = await asyncio.open_connection(address, port)
     try:
-        writer.write(f"GET /queue HTTP/1.0\r\nHost: {host(address)}:{port}\r\n\r\n".encode())
+        line = f"GET /queue HTTP/1.1\r\nHost: {host(address)}:{port}\r\n"
+        writer.write(f"{line}Connection: close\r\n\r\n".encode())
         data = bytearray()
         while some := await reader.read(_READ):
             data += some
@@ -92,4 +93,20 @@ async def _get(address: str, port: int) -> bytes:
     status = head.split(b" ", 2)[1:2]
     if status != [b"200"]:
         raise ValueError(f"the response has status {b''.join(status).decode(errors='replace')!r}")
-    return body
+    return _joined(body) if b"\r\ntransfer-encoding: chunked" in head.lower() else body
+
+
+def _joined(body: bytes) -> bytes:
+    """Return the chunks of a body in one piece.
+
+    Raises:
+        ValueError: the body is not complete.
+    """
+    found, at, size = bytearray(), 0, -1
+    while size:
+        end = body.index(b"\r\n", at)
+        size = int(body[at:end], 16)
+        at = end + 2
+        found += body[at : at + size]
+        at += size + 2
+    return bytes(found)

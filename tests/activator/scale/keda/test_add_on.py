@@ -13,7 +13,7 @@ import pytest
 from activator.keda.objects import ROUTE, SCALED_OBJECT
 from activator.lab.control_plane.api import BUILT_IN, ApiKind, Right
 from activator.lab.control_plane.plane import PlaneServer
-from tests.activator.keda.objects import route, scaled
+from tests.activator.keda.objects import route, scaled, target
 from tests.activator.scale.keda.client import Keda
 from tests.activator.scale.keda.test_routes import OBJECT, Interceptor, values
 from tests.activator.scale.keda.test_routes import ROUTE as ROUTE_TRIGGER
@@ -136,3 +136,44 @@ async def test_only_the_image_of_the_add_ons_scaler_is_exchanged(
             assert {each.verb for each in kube.plane.calls} == {"create", "list", "watch"}
     served.close()
     assert [each[: len(text)] for each, text in zip(warnings, warned, strict=True)] == warned
+
+
+@on_uvloop
+async def test_an_activator_in_place_of_the_interceptor_reports_its_requests(
+    tmp_path: Path,
+) -> None:
+    """Nothing lists the activator, so nothing polls it: KEDA gets what it pushes."""
+    of_interceptor = {
+        Right(verb, "", resource)
+        for verb in ("get", "list", "watch")
+        for resource in ("services", "configmaps")
+    }
+    kinds = (SCALED_OBJECTS, ROUTES)
+    async with AddOnCluster(tmp_path, kinds, ROLE | OF_ROUTES | of_interceptor) as kube:
+        await kube.create(SCALED_OBJECTS, scaled())
+        [services] = [each for each in BUILT_IN if each.plural == "services"]
+        await kube.create(services, target("hello", selector={"app": "hello"}))
+        async with activator(*OPTIONS, environment=kube.variables(1)) as scaler:
+            host, stat_port = await scaler.address("stat")
+            environment = {
+                "KEDA_HTTP_PROXY_PORT": "0",
+                "KEDA_HTTP_ADMIN_PORT": "0",
+                "OTEL_PROM_EXPORTER_PORT": "0",
+                "KUBECONFIG": kube.kubeconfig,
+                "ACTIVATOR_BIND": "127.0.0.1",
+                "ACTIVATOR_SCALER_URL": f"ws://{host}:{stat_port}",
+            }
+            async with activator(*OPTIONS, environment=environment) as interceptor:
+                await interceptor.logged("scaler connected")
+                _, port = await scaler.address("grpc")
+                async with grpc.aio.insecure_channel(f"{host}:{port}") as channel:
+                    keda = Keda(channel)
+                    stream = keda.stream(OBJECT)
+                    assert not (await stream.read()).result
+                    _, writer = await asyncio.open_connection(*await interceptor.address("http"))
+                    writer.write(b"GET / HTTP/1.1\r\nHost: a.com\r\n\r\n")
+                    while not (await stream.read()).result:
+                        pass
+                    assert await values(keda, OBJECT) == [("http-shop_002Fweb", 1, 0)]
+                    writer.close()
+                    stream.cancel()

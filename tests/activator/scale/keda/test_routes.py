@@ -537,8 +537,25 @@ def test_a_poll_is_a_plain_request_with_the_address_as_its_host() -> None:
         polled = found["127.0.0.2"]
         await until(lambda: polled.polls)
         line, host, *_ = polled.requests[0].split(b"\r\n")
-        assert line == b"GET /queue HTTP/1.0"
+        assert line == b"GET /queue HTTP/1.1"
         assert host.startswith(b"Host: 127.0.0.2:")
+        assert b"\r\nConnection: close\r\n" in polled.requests[0]
+
+    polls(scene)
+
+
+def test_the_body_may_come_in_chunks() -> None:
+    async def scene(add_on: AddOn, found: dict[str, Interceptor]) -> None:
+        polled = found["127.0.0.2"]
+        polled.status = b"200 OK\r\nTransfer-Encoding: chunked"
+        polled.body = b'E\r\n{"shop/web":{"\r\n10\r\nConcurrency":2}}\r\n0\r\n\r\n'
+        add_on.put(route())
+        add_on.ready("i-2@127.0.0.2")
+        await until(lambda: add_on.routes.polled["127.0.0.2"].counts)
+        assert read(add_on) == 2
+        polled.body = b'E\r\n{"shop/web":{"\r\n'  # the connection ended
+        await until(lambda: add_on.routes.polled["127.0.0.2"].error)
+        assert read(add_on) == 2
 
     polls(scene)
 
