@@ -29,8 +29,8 @@ def exchanged(folder: Path) -> tuple[Object, Object, Object]:
     components = ["keda-http", "keda-http-scaler"]
     for name in components:
         shutil.copytree(MANIFESTS / name, folder / name)
-    for each in (INTERCEPTOR, THEIRS):
-        shutil.copy(each, folder)
+    for file in (INTERCEPTOR, THEIRS):
+        shutil.copy(file, folder)
     said = {"resources": [INTERCEPTOR.name, THEIRS.name], "components": components}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(said))
     found = {
