@@ -1,7 +1,8 @@
 """Chooses a listener's certificate by the host that a client names, from files that may change.
 
-Also makes what verifies pods, by files of the same settings. The module knows no listener. Source: KEDA HTTP add-on, interceptor/tls_config.go, which reads the
-files once up to version 0.15.
+Also makes the context that verifies pods, by files of the same settings. The module knows no
+listener. Source: KEDA HTTP add-on, interceptor/tls_config.go. It reads the files once, up to
+version 0.15.
 """
 
 from __future__ import annotations
