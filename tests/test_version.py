@@ -31,6 +31,7 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "manifests/chart/Chart.yaml": (r"\nversion: ", r'\nappVersion: "'),
     "manifests/base/deployment.yaml": ("registry.invalid/activator:",),
     "manifests/keda-http/patch.yaml": ("registry.invalid/activator:",),
+    "manifests/keda-http-scaler/scaler.yaml": ("registry.invalid/activator:",),
     "manifests/overlays/knative/kustomization.yaml": ("newTag: ",),
     "manifests/overlays/services/kustomization.yaml": ("newTag: ",),
     "manifests/scale/deployment.yaml": ("registry.invalid/activator:",),

@@ -135,6 +135,10 @@ class StatReporter:
 LOST: Final = 90.0
 
 
+_REVISIONS: Final = (RevisionKind.REVISION,)
+_OF_SCALER: Final = (RevisionKind.SERVICE, RevisionKind.HTTP_ROUTE)
+
+
 class Links:
     """The links of one activator.
 
@@ -144,7 +148,7 @@ class Links:
 
     Attributes:
         autoscaler: the link to the autoscaler of Revisions; None without one.
-        scaler: the link to the scaler of Services; None without one.
+        scaler: the link to the scaler of Services and route objects; None without one.
 
     Raises:
         ValueError: a URL is no WebSocket URL.
@@ -183,17 +187,19 @@ class Links:
     def sinks(
         self, pod_name: str, on_sent_of: Callable[[list[Stat]], Callable[[], None]]
     ) -> Iterator[Sink]:
-        """Yield a sink for each link. Frames have no kinds, so each peer gets its kind alone.
+        """Yield a sink for each link, which gets the kinds of its peer alone.
+
+        Nothing scales the fallbacks of route objects, so no peer gets their load.
 
         Arguments:
             pod_name: the pod of this activator.
             on_sent_of: returns a function to call when a frame with these stats has been sent.
         """
-        for kind in (RevisionKind.REVISION, RevisionKind.SERVICE):
-            if (link := self.of(kind)) is not None:
+        for link, kinds in ((self.autoscaler, _REVISIONS), (self.scaler, _OF_SCALER)):
+            if link is not None:
                 from activator.autoscaler.wire import frame_sink
 
-                yield frame_sink(link.send, pod_name, on_sent_of, kind)
+                yield frame_sink(link.send, pod_name, on_sent_of, kinds)
 
 
 def _link(url: str, peer: str, token_file: str = "") -> AutoscalerLink | None:

@@ -20,7 +20,13 @@ from activator.pages import LIST, SCALER, pages
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
 from activator.settings.config import SETTINGS, Settings, load, settings_of
-from activator.settings.setting import ConfigError, SettingRow, is_add_on, unknown_variables
+from activator.settings.setting import (
+    ConfigError,
+    SettingRow,
+    is_add_on,
+    is_add_on_scaler,
+    unknown_variables,
+)
 
 OK: Final = 0
 FAILED: Final = 1
@@ -135,10 +141,11 @@ def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSet
     if is_add_on(os.environ) and os.environ.get("PROFILING_BIND_ADDRESS"):
         text = "environment variable PROFILING_BIND_ADDRESS has no effect; see --profiling-port"
         click.echo(f"activator {command}: {text}", err=True)
+    environ = os.environ | click.get_current_context().obj
     try:
         if command == scale_settings.COMMAND:
-            return scale_settings.load(flags)
-        return load(command, flags, os.environ | click.get_current_context().obj)
+            return scale_settings.load(flags, environ)
+        return load(command, flags, environ)
     except ConfigError as error:
         count = len(error.problems)
         what = "a setting is" if count == 1 else f"{count} settings are"
@@ -570,8 +577,8 @@ def _without_zap(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; the console script calls this function.
 
-    In the Deployment of the KEDA HTTP add-on's interceptor, the arguments are for its program and
-    name no command. It is ``run``.
+    In the Deployments of the KEDA HTTP add-on, the arguments are for its programs and name no
+    command. It is ``run`` for its interceptor, and ``scale`` for its scaler.
 
     Arguments:
         args: the words after the program's name; by default the arguments of this process.
@@ -580,9 +587,9 @@ def main(args: Sequence[str] | None = None) -> int:
         The exit status; the caller must end the process with it.
     """
     words, zap = [*(sys.argv[1:] if args is None else args)], dict[str, str]()
-    if is_add_on(os.environ):
+    if (is_scaler := is_add_on_scaler(os.environ)) or is_add_on(os.environ):
         words, zap = _without_zap(words)
-        words = words or ["run"]
+        words = words or ["scale" if is_scaler else "run"]
     try:
         ended = cli.main(words, prog_name="activator", standalone_mode=False, obj=zap)
     except click.ClickException as error:

@@ -416,6 +416,11 @@ def is_add_on(environ: Mapping[str, str]) -> bool:
     return environ.get("KEDA_HTTP_PROXY_PORT", "").isdigit()
 
 
+def is_add_on_scaler(environ: Mapping[str, str]) -> bool:
+    """Return whether the variables come from the Deployment of the add-on's scaler."""
+    return bool(environ.get("KEDA_HTTP_SCALER_PORT"))
+
+
 def _by_grace(usual: str, short: str) -> Derived:
     # Only up to version 0.12 the add-on's Deployment sets this variable. Its grace period is 10 s.
     return Derived(
@@ -470,6 +475,26 @@ EVERY_ADDRESS: Final = Derived(
 OWN_ADDRESS: Final = Derived("the address that reaches the API server", _own_address)
 OWN_NAMESPACE: Final = Derived(
     "`KEDA_HTTP_CURRENT_NAMESPACE`, else the namespace of the pod's ServiceAccount", _own_namespace
+)
+OF_SCALER: Final = Derived(
+    "services; keda if `KEDA_HTTP_SCALER_PORT` is set",
+    lambda sources: "keda" if is_add_on_scaler(sources.environ) else "services",
+)
+METRICS_OF_SCALER: Final = Derived(
+    "9090; 2223 if `KEDA_HTTP_SCALER_PORT` is set",
+    lambda sources: "2223" if is_add_on_scaler(sources.environ) else "9090",
+)
+INTERCEPTORS: Final = Derived(
+    "none; with `KEDA_HTTP_SCALER_PORT` `KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE` and "
+    "`KEDA_HTTP_SCALER_TARGET_ADMIN_SERVICE`",
+    lambda sources: (
+        "/".join(
+            sources.environ.get(f"KEDA_HTTP_SCALER_TARGET_ADMIN_{word}", "")
+            for word in ("NAMESPACE", "SERVICE")
+        )
+        if is_add_on_scaler(sources.environ)
+        else ""
+    ),
 )
 REPLACED: Final = Derived("knative; keda if `KEDA_HTTP_PROXY_PORT` is set", _replaced)
 SHUTDOWN_DELAY: Final = _by_grace("5s", "2s")

@@ -433,3 +433,28 @@ def test_elsewhere_the_arguments_of_zap_are_unknown(capsys, monkeypatch):
     monkeypatch.delenv("KEDA_HTTP_PROXY_PORT", raising=False)
     assert cli.main(ZAP) == 2
     assert "--zap-log-level" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("level", "encoder", "expected"),
+    [
+        ("info", "console", ("info", "console")),
+        ("3", "json", ("debug", "json")),
+        ("panic", "json", ("error", "json")),
+    ],
+)
+def test_the_arguments_of_the_add_ons_scaler_are_those_of_scale(
+    monkeypatch, level, encoder, expected
+):
+    """The Deployment of the KEDA HTTP add-on has options of zap, and no command."""
+    stand_in = App()
+    monkeypatch.setitem(sys.modules, "activator.scale.app", stand_in)
+    monkeypatch.setenv("KEDA_HTTP_SCALER_PORT", "9090")
+    monkeypatch.setenv("KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE", "keda")
+    monkeypatch.setenv("KEDA_HTTP_SCALER_TARGET_ADMIN_SERVICE", "admin")
+    zap = (f"--zap-log-level={level}", f"--zap-encoder={encoder}", "--zap-time-encoding=rfc3339")
+    assert cli.main([*zap, "--zap-stacktrace-level=error"]) == 0
+    (settings,) = stand_in.started
+    assert settings.dialect == ("keda",)
+    assert (settings.log_level, settings.log_format) == expected
+    assert cli.main(["version"]) == 0  # a command is what it was
