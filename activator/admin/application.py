@@ -119,8 +119,8 @@ class _Handlers:
         return Response()
 
     async def queue(self, request: Request) -> Response:
-        pieces = () if request.method == "HEAD" else self._runtime.reporter.queue.pieces()
-        return _stream(pieces, JSON_TYPE)
+        pieces = in_turns(self._runtime.reporter.queue.pieces())
+        return Response(b"".join([piece async for piece in pieces]), media_type=JSON_TYPE)
 
     async def metrics(self, request: Request) -> Response:
         if request.method == "HEAD":

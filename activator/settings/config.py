@@ -675,7 +675,7 @@ class Settings:
     keda_tls_ca_dirs: str = _without_demo(
         values.TEXT, "ACTIVATOR_KEDA_TLS_CA_DIRS", ADD_ON, "",
         "Folders of PEM files, separated by commas, with certificate authorities that verify pods, "
-        "in addition to those of the system and to the certificates above.",
+        "in addition to the certificates above. The activator reads them at start.",
         "Only some pods speak TLS.",
         add_on="KEDA_HTTP_TLS_CA_DIRS",
     )

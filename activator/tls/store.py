@@ -1,7 +1,8 @@
 """Chooses a listener's certificate by the host that a client names, from files that may change.
 
-The module knows no listener. Source: KEDA HTTP add-on, interceptor/tls_config.go, which reads the
-files once up to version 0.15.
+Also makes the context that verifies pods, by files of the same settings. The module knows no
+listener. Source: KEDA HTTP add-on, interceptor/tls_config.go. It reads the files once, up to
+version 0.15.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from activator.settings.values import TlsParameterError, TlsParameters
 from activator.tls.certificates import (
     HTTP1,
     HTTP2,
+    CertificateError,
     ServerContext,
     ServerTls,
     TlsFileError,
     TlsFiles,
     dns_names,
+    read_certificates,
     server_context,
 )
+from activator.tls.internal_encryption import pod_context
 
 logger = logging.getLogger(__name__)
 
@@ -165,9 +169,57 @@ def store_tls(settings: Settings) -> StoreTls | None:
         settings.tls_curve_preferences,
     )
     default = TlsFiles(Path(settings.keda_tls_cert), Path(settings.keda_tls_key), what=_WHAT)
-    stores = tuple(Path(path) for path in settings.keda_tls_stores.split(",") if path)
+    stores = _folders(settings.keda_tls_stores)
     make = partial(server_context, parameters, alpn=(HTTP2, HTTP1))
     made = StoreTls(default, stores, make)
     for note in parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
         logger.warning("TLS by KEDA_HTTP_PROXY_TLS_ENABLED: %s", note)
     return made
+
+
+def _folders(paths: str) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in paths.split(",") if path)
+
+
+class UpstreamTls:
+    """Verifies a pod by the name of its Service; has the interface of PodTls.
+
+    Arguments:
+        contexts: for HTTP/1.1, and for HTTP/2.
+        server_name: ``service.namespace``.
+    """
+
+    def __init__(
+        self, contexts: tuple[ssl.SSLContext, ssl.SSLContext], server_name: str = ""
+    ) -> None:
+        self.context, self.http2_context = contexts
+        self.server_name = server_name
+
+    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
+        """Return nothing: the handshake has checked the name."""
+        return ""
+
+
+def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
+    """Return what makes the TLS side of connections to the pods of a Service, by its name.
+
+    Its roots are the certificates of the listener too, as in the add-on. Public authorities are
+    none: they sign no name of a Service.
+
+    Raises:
+        TlsFileError: a file of the settings is unusable.
+    """
+    files = [file for path in _folders(settings.keda_tls_ca_dirs) for file in path.glob("[!.]*")]
+    files += [Path(settings.keda_tls_cert)] * settings.keda_tls
+    roots = frozenset[str]()
+    for file in filter(Path.is_file, files):
+        try:
+            roots |= read_certificates(file.read_bytes())
+        except (OSError, CertificateError) as error:
+            raise TlsFileError(f"TLS to pods, by KEDA_HTTP_TLS_CA_DIRS ({file}): {error}") from None
+    contexts = pod_context(roots, HTTP1), pod_context(roots, HTTP2)
+    for context in contexts:
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if settings.keda_tls_skip_verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return partial(UpstreamTls, contexts)

@@ -25,6 +25,8 @@ from activator.objects.fields import ObjectKey, identify
 from activator.plain.route_table import RouteTable
 from activator.plain.slices import OwnListener, OwnListeners
 from activator.plain.workloads import Index
+from activator.proxy.message.fields import HTTP_1_1
+from activator.proxy.message.request import Request
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
@@ -50,17 +52,6 @@ from throttler.ticket import Ticket
 WEB = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
 SPARE = WEB._replace(kind=RevisionKind.FALLBACK)
 NO_SYSTEM_OBJECTS = SystemObjects({}, {}, lambda pems: None)
-
-
-class Asked:
-    """A request, as far as rules see it."""
-
-    def __init__(self, target: bytes, **fields: str) -> None:
-        self.target = target
-        self._fields = {name.encode(): [value.encode()] for name, value in fields.items()}
-
-    def values(self) -> Any:
-        return self._fields
 
 
 class World:
@@ -118,7 +109,8 @@ class World:
 
     def find(self, host: str, path: str = "/", **fields: str) -> str:
         """Return the name of the revision that a request names; empty for none."""
-        asked: Any = Asked(path.encode(), **fields)
+        lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode()
+        asked = Request(b"GET", path.encode(), HTTP_1_1, host.encode(), {}, lines)
         try:
             entry = self.driver.entries.find_host(host.encode(), b"", asked)
         except RevisionNotFound as error:

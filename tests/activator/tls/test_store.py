@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from activator.tls.certificates import (
     dns_names,
     server_context,
 )
-from activator.tls.store import StoreTls, store_tls
+from activator.tls.store import StoreTls, store_tls, upstream_tls
 from tests.activator.scale.keda.test_listener import CA, OTHER
 from tests.handshakes import handshake
 
@@ -152,3 +153,36 @@ def test_the_names_of_a_certificate_are_its_hosts() -> None:
     names = dns_names(leaf.cert_chain_pems[0].bytes())
     assert names == {"upper.example", *many}
     assert dns_names(CA.cert_pem.bytes()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("server", "signer", "skip", "error"),
+    [
+        ("web.shop", CA, "false", ""),
+        ("other.shop", CA, "false", "CERTIFICATE_VERIFY_FAILED"),
+        ("web.shop", OTHER, "false", "CERTIFICATE_VERIFY_FAILED"),
+        ("other.shop", OTHER, "true", ""),
+    ],
+)
+def test_a_pod_is_verified_by_the_name_of_its_service(
+    tmp_path: Path, server: str, signer: trustme.CA, skip: str, error: str
+) -> None:
+    (tmp_path / "ca.crt").write_bytes(CA.cert_pem.bytes())
+    (tmp_path / "..data").mkdir()  # as kubelet mounts a Secret
+    variables = {"KEDA_HTTP_TLS_CA_DIRS": str(tmp_path), "KEDA_HTTP_TLS_SKIP_VERIFY": skip}
+    flags = {"manifests": str(tmp_path), "dialect": "keda"}
+    side = upstream_tls(load("local", flags, variables))("web.shop")
+    for context in (side.context, side.http2_context):
+        pod = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        signer.issue_cert(server).configure_cert(pod)
+        expected = pytest.raises(ssl.SSLError, match=error) if error else nullcontext()
+        with expected:
+            handshake(context, pod, side.server_name)
+
+
+def test_an_unusable_authority_is_an_error_at_start(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("junk")
+    flags = {"manifests": str(tmp_path), "dialect": "keda"}
+    settings = load("local", flags, {"KEDA_HTTP_TLS_CA_DIRS": str(tmp_path)})
+    with pytest.raises(TlsFileError, match=r"KEDA_HTTP_TLS_CA_DIRS.*ca\.crt.*no PEM"):
+        upstream_tls(settings)
