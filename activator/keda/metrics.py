@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple, final
 
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RequestRate, RouteObject
 
+ROUTE_TRIGGER: Final = "interceptorRoute"
 #: The key of a trigger's metadata that names a route object, and the kind of that object.
-TRIGGERS: Final = {"interceptorRoute": ROUTE, "httpScaledObject": SCALED_OBJECT}
+TRIGGERS: Final = {ROUTE_TRIGGER: ROUTE, "httpScaledObject": SCALED_OBJECT}
 #: The key of the trigger that scales the interceptors themselves; its value is the target.
 OWN_TRIGGER: Final = "interceptorTargetPendingRequests"
 

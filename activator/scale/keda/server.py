@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 from google.protobuf.message import DecodeError
 
-from activator.keda.metrics import OWN_TRIGGER, TRIGGERS
+from activator.keda.metrics import OWN_TRIGGER, ROUTE_TRIGGER, TRIGGERS
 from activator.scale.board import Board
 from activator.scale.http_server import AddressError
 from activator.scale.keda import SERVICE_KEY
@@ -113,10 +113,10 @@ class ExternalScaler:
         return wire.GetMetricSpecResponse(metricSpecs=[spec for spec, _ in trigger.metrics])
 
     async def get_metrics(self, request: Any, context: Any) -> Any:
-        """Return the metrics, or the one that the call names if there are several."""
+        """Return the metrics; of an InterceptorRoute only the one that the call names."""
         trigger = await self._find(request.scaledObjectRef, context, counts=True)
         values = [value for _, value in trigger.metrics]
-        if len(values) > 1 and request.metricName:
+        if request.metricName and ROUTE_TRIGGER in request.scaledObjectRef.scalerMetadata:
             values = [each for each in values if each.metricName == request.metricName]
         return wire.GetMetricsResponse(metricValues=values)
 

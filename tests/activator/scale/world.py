@@ -243,10 +243,13 @@ class Activator:
         self._name = name
         self._task: asyncio.Task[None] | None = None
 
-    async def report(self, load: float, name: str = "hello", requests: int | None = None) -> None:
+    async def report(
+        self, load: float, name: str | RevisionID = "hello", requests: int | None = None
+    ) -> None:
         """Report once; by default as many requests as are concurrent."""
         count = round(load) if requests is None else requests
-        stat = Stat(RevisionID("shop", name), load, count)
+        of = RevisionID("shop", name) if isinstance(name, str) else name
+        stat = Stat(of, load, count)
         await self._socket.send(encode([stat], self._name))
 
     def hold(self, load: float, name: str = "hello", requests: int | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ import pytest
 from activator.keda.objects import ROUTE, SCALED_OBJECT
 from activator.lab.control_plane.api import BUILT_IN, ApiKind, Right
 from activator.lab.control_plane.plane import PlaneServer
+from activator.scale.keda import externalscaler_pb2 as wire
+from activator.scale.keda.part import KedaPart
 from tests.activator.keda.objects import route, scaled, target
-from tests.activator.scale.keda.client import Keda
+from tests.activator.scale.keda.client import Keda, until
 from tests.activator.scale.keda.test_routes import OBJECT, Interceptor, values
 from tests.activator.scale.keda.test_routes import ROUTE as ROUTE_TRIGGER
-from tests.activator.scale.world import Cluster
+from tests.activator.scale.world import Cluster, scaler
 from tests.conftest import on_uvloop
 from tests.process import activator
 from tests.recorded.requests import Recorder
+from throttler.model import RevisionID, RevisionKind
 
 SERVICE = "keda-add-ons-http-interceptor-admin"
 GROUP = "http.keda.sh"
@@ -113,9 +117,9 @@ async def test_only_the_image_of_the_add_ons_scaler_is_exchanged(
         if ROUTES in kinds:
             await kube.create(ROUTES, route())
         await kube.list_interceptor("127.0.0.1")
-        async with activator(*OPTIONS, environment=kube.variables(port)) as scaler:
-            await scaler.logged("reading route objects")
-            host, grpc_port = await scaler.address("grpc")
+        async with activator(*OPTIONS, environment=kube.variables(port)) as process:
+            await process.logged("reading route objects")
+            host, grpc_port = await process.address("grpc")
             async with grpc.aio.insecure_channel(f"{host}:{grpc_port}") as channel:
                 keda = Keda(channel)
                 stream = keda.stream(OBJECT)
@@ -125,17 +129,19 @@ async def test_only_the_image_of_the_add_ons_scaler_is_exchanged(
                 if rights >= OF_ROUTES:
                     assert await values(keda, ROUTE_TRIGGER) == [("http_web_concurrency", 0, 3)]
                 stream.cancel()
-            assert (await scaler.get("/readyz", listener="admin"))[0] == 200
-            [polled] = json.loads((await scaler.get("/api/v1/scaler", listener="admin"))[1])[
+            assert (await process.get("/readyz", listener="admin"))[0] == 200
+            [polled] = json.loads((await process.get("/api/v1/scaler", listener="admin"))[1])[
                 "interceptors"
             ]
             assert 0 <= polled.pop("lastResponseSeconds") < 30
             assert polled == {"address": "127.0.0.1", "error": "", "objects": 1}
-            warnings = [str(each["message"]) for each in scaler.lines if each["severity"] != "INFO"]
+            lines = [each for each in process.lines if each["severity"] != "INFO"]
             # Its role permits each request, apart from the list of routes.
             assert {each.verb for each in kube.plane.calls} == {"create", "list", "watch"}
     served.close()
-    assert [each[: len(text)] for each, text in zip(warnings, warned, strict=True)] == warned
+    assert [
+        str(line["message"])[: len(text)] for line, text in zip(lines, warned, strict=True)
+    ] == warned
 
 
 @on_uvloop
@@ -153,8 +159,8 @@ async def test_an_activator_in_place_of_the_interceptor_reports_its_requests(
         await kube.create(SCALED_OBJECTS, scaled())
         [services] = [each for each in BUILT_IN if each.plural == "services"]
         await kube.create(services, target("hello", selector={"app": "hello"}))
-        async with activator(*OPTIONS, environment=kube.variables(1)) as scaler:
-            host, stat_port = await scaler.address("stat")
+        async with activator(*OPTIONS, environment=kube.variables(1)) as process:
+            host, stat_port = await process.address("stat")
             environment = {
                 "KEDA_HTTP_PROXY_PORT": "0",
                 "KEDA_HTTP_ADMIN_PORT": "0",
@@ -165,7 +171,7 @@ async def test_an_activator_in_place_of_the_interceptor_reports_its_requests(
             }
             async with activator(*OPTIONS, environment=environment) as interceptor:
                 await interceptor.logged("scaler connected")
-                _, port = await scaler.address("grpc")
+                _, port = await process.address("grpc")
                 async with grpc.aio.insecure_channel(f"{host}:{port}") as channel:
                     keda = Keda(channel)
                     stream = keda.stream(OBJECT)
@@ -177,3 +183,32 @@ async def test_an_activator_in_place_of_the_interceptor_reports_its_requests(
                     assert await values(keda, OBJECT) == [("http-shop_002Fweb", 1, 0)]
                     writer.close()
                     stream.cancel()
+
+
+@on_uvloop
+async def test_beside_services_a_route_object_is_no_service_of_the_same_name(
+    tmp_path: Path,
+) -> None:
+    async with AddOnCluster(tmp_path, (SCALED_OBJECTS, ROUTES), set()) as kube:
+        kube.plane.faults.grant_only(None)
+        await kube.add("web")
+        await kube.send("POST", SCALED_OBJECTS.path("shop"), scaled())
+        flags = {"dialect": "services,keda"}
+        async with AsyncExitStack() as stack:
+            running = await stack.enter_async_context(scaler(kube, parts=[KedaPart], **flags))
+            await until(lambda: running.leads)
+            act = await stack.enter_async_context(running.activator())
+            channel = grpc.aio.insecure_channel(running.scaler.addresses["grpc"])
+            keda = Keda(channel)
+            stream = keda.stream(OBJECT)
+            assert not (await stream.read()).result
+            await act.report(2, RevisionID("shop", "web", RevisionKind.HTTP_ROUTE))
+            assert (await stream.read()).result
+            assert await values(keda, OBJECT) == [("http-shop_002Fweb", 2, 0)]
+            service = wire.ScaledObjectRef(namespace="shop", scalerMetadata={"service": "web"})
+            assert not (await keda.is_active(service)).result
+            await act.report(1, "web")
+            await until(lambda: kube.replicas("web") == 1)
+            assert (await keda.is_active(service)).result
+            stream.cancel()
+            await channel.close()

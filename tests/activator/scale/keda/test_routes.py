@@ -171,6 +171,17 @@ def test_the_concurrency_of_all_interceptors_is_added_up() -> None:
     play(scene)
 
 
+def test_the_other_triggers_ignore_the_name_that_a_call_has() -> None:
+    async def scene(keda: Keda, add_on: AddOn) -> None:
+        add_on.put(scaled())
+        add_on.ready("i-1@10.0.0.1")
+        add_on.polled(concurrency=2)
+        assert await values(keda, OBJECT, "any") == [("http-shop_002Fweb", 2, 0)]
+        assert await values(keda, OWN, "any") == [("http-shop_002Fso", 2, 0)]
+
+    play(scene)
+
+
 def test_of_two_metrics_a_call_gets_the_one_that_it_names() -> None:
     async def scene(keda: Keda, add_on: AddOn) -> None:
         add_on.put(route(scalingMetric=BOTH))
@@ -180,7 +191,8 @@ def test_of_two_metrics_a_call_gets_the_one_that_it_names() -> None:
         assert await values(keda, ROUTE, "http_web_concurrency") == [("http_web_concurrency", 0, 2)]
         assert await values(keda, ROUTE, "http_web_rate") == [("http_web_rate", 0, 30)]
         assert len(await values(keda, ROUTE)) == 2
-        assert await values(keda, ROUTE, "http_other_rate") == []
+        add_on.put(route(scalingMetric={"concurrency": {"targetValue": 5}}))
+        assert await values(keda, ROUTE, "http_web_rate") == []  # KEDA does not know the change yet
 
     play(scene)
 
