@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from activator.autoscaler.concurrency import POKE_COUNT, ConcurrencyReporter, Stat
-from throttler.model import RevisionID, RevisionKind
+from activator.autoscaler.queue_counts import QueueCounts
+from throttler.model import Revision, RevisionID, RevisionKind
 
 if TYPE_CHECKING:
     from activator.autoscaler.link import AutoscalerLink
@@ -49,11 +50,13 @@ class StatReporter:
         clock: returns seconds; callers of ``request_began`` and ``request_ended`` read the same
             clock.
         period: seconds between reports.
+        revisions: returns all revisions that exist.
         kept: returns how many requests of a revision are at pods, while another activator gets, and
             reports, the others; None while none does.
 
     Attributes:
         loads: the load of each revision.
+        queue: the counts for a scaler that polls.
     """
 
     def __init__(
@@ -62,14 +65,16 @@ class StatReporter:
         *,
         clock: Callable[[], float],
         period: float = PERIOD,
+        revisions: Callable[[], Iterable[Revision]] = tuple,
         kept: Callable[[RevisionID], int | None] = lambda revision: None,
     ) -> None:
-        self._sinks = tuple(sinks)
         self._kept = kept
         self._failing: set[int] = set()
         self._clock = clock
         self._period = period
         self.loads = ConcurrencyReporter(self._poke)
+        self.queue = QueueCounts(revisions, self.loads.find, clock)
+        self._sinks = (*sinks, self.queue.on_stats)
         self._busy = asyncio.Event()  # set while a revision is not dormant
 
     async def run(self) -> None:
