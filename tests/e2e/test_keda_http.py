@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 
@@ -80,7 +81,7 @@ class Shop:
 
     async def queue(self) -> dict[str, dict[str, float]]:
         """Return what the add-on's scaler reads."""
-        found: dict[str, dict[str, float]] = json.loads((await self.admin("/queue")).body)
+        found: dict[str, dict[str, float]] = (await self.admin("/queue")).json()
         return found
 
     async def counts(self, concurrency: int, name: str = "web") -> None:
@@ -91,8 +92,9 @@ class Shop:
 
         await until(found, f"{concurrency} requests count")
 
-    async def admin(self, path: str) -> ClientResponse:
-        return await fetch(*self.world.admin, path)
+    async def admin(self, path: str) -> httpx.Response:
+        async with httpx.AsyncClient() as client:
+            return await client.get("http://{}:{}{}".format(*self.world.admin, path))
 
     async def ask(self, path: str = "/", host: str = HOST, **headers: str) -> ClientResponse:
         """Send a GET; underscores in names of headers are hyphens."""
@@ -333,11 +335,11 @@ async def test_sigterm_ends_no_request(shop: Shop) -> None:
         ending = tasks.create_task(shop.world.end_activator())
 
         async def not_ready() -> bool:
-            return (await shop.admin("/readyz")).status == 503
+            return (await shop.admin("/readyz")).status_code == 503
 
         await until(not_ready, "it is not ready")
         assert (await shop.ask()).headers["connection"] == "close"
-        assert (await shop.admin("/livez")).status == 200
+        assert (await shop.admin("/livez")).status_code == 200
         assert (await shop.queue())[f"{SPACE}/web"]["Concurrency"] == 2
         await websocket.send("still here")
         assert await websocket.recv() == "still here"
