@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
+import yaml
 
 from activator.lab.programs import ClientResponse, SteadyTraffic, fetch
 from tests.cluster import keda
 from tests.cluster.cluster import Cluster
 from tests.cluster.http_add_on_objects import HTTP_SCALED_OBJECTS, INTERCEPTOR_ROUTES, scaled_object
 from tests.cluster.objects import IMAGE, Object, deployment, plain_service
+from tests.process import ROOT
 
 YAML: Final = "tests/cluster/http_add_on.yaml"
 NAMESPACE: Final = "keda"
@@ -33,11 +35,19 @@ PRODUCT: Final = "registry.example.com/activator:0.12.1"
 #: Of a container of the original interceptor. It stops listening when it is told to end, before
 #: nodes have stopped sending it requests. The product needs no such hook.
 PAUSE: Final = {"preStop": {"sleep": {"seconds": 3}}}
+#: What the exchange of the scaler changes, besides images.
+PATCHES: Final = {
+    ("deployment", SCALER): "manifests/keda-http-scaler/scaler.yaml",
+    ("service", "keda-add-ons-http-external-scaler"): "manifests/keda-http-scaler/service.yaml",
+    ("deployment", INTERCEPTOR): "manifests/keda-http-scaler/interceptor.yaml",
+}
 #: All programs that a test with the add-on needs.
 PROGRAMS: Final = (
     *keda.IMAGES.values(),
     *(image.rpartition("/")[2].partition(":")[0] for image in ORIGINAL.values()),
 )
+#: The variable that the exchange of the scaler adds to the interceptor.
+SCALER_URL: Final = "ACTIVATOR_SCALER_URL"
 PROXY_PORT: Final = 8080
 ADMIN_PORT: Final = 9090
 METRICS_PORT: Final = 2223
@@ -121,6 +131,7 @@ class HttpAddOn:
     cluster: Cluster
     interceptor: str = ORIGINAL[INTERCEPTOR]
     scaler: str = ORIGINAL[SCALER]
+    _is_prepared: bool = False
 
     async def install(self) -> None:
         """Install the add-on with its own programs. KEDA must run."""
@@ -147,6 +158,12 @@ class HttpAddOn:
         self.interceptor = interceptor or ORIGINAL[INTERCEPTOR]
         self.scaler = scaler or ORIGINAL[SCALER]
         hook = PAUSE if "http-add-on" in self.interceptor else None
+        if scaler == PRODUCT and not self._is_prepared:
+            self._is_prepared = True
+            for (kind, name), file in PATCHES.items():
+                patch = json.dumps(yaml.safe_load((ROOT / file).read_text()))
+                words = ("patch", kind, name, "--type=json", "-p", patch)
+                await self.cluster.kubectl("-n", NAMESPACE, *words)
         await self._patch(
             INTERCEPTOR, {"name": "interceptor", "image": self.interceptor, "lifecycle": hook}
         )
@@ -172,7 +189,7 @@ class HttpAddOn:
         container["env"] = [
             each
             for each in container["env"]
-            if each["name"] in ("KEDA_HTTP_PROXY_PORT", "KEDA_HTTP_ADMIN_PORT")
+            if each["name"] in ("KEDA_HTTP_PROXY_PORT", "KEDA_HTTP_ADMIN_PORT", SCALER_URL)
         ]
         for probe in ("livenessProbe", "readinessProbe"):
             container[probe]["httpGet"]["port"] = "admin"
