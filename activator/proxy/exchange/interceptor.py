@@ -19,8 +19,9 @@ from activator.proxy.exchange import end
 from activator.proxy.exchange.limits import WaitLimit, rules_of, seconds_to_response
 from activator.proxy.exchange.observers import sample
 from activator.proxy.exchange.wait import begin_wait
-from activator.proxy.http2.section import with_fields
+from activator.proxy.http2.section import with_added, with_fields
 from activator.proxy.message import own_responses
+from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.own_responses import PLAIN, OwnResponse
 from activator.proxy.message.request import Request
@@ -161,7 +162,17 @@ def _for_pod(exchange: Exchange) -> Request:
         lines += b"\r\nX-Forwarded-Host: " + request.host
     if not request.value_of(b"x-forwarded-proto"):
         lines += b"\r\nX-Forwarded-Proto: " + (b"https" if base.secure else b"http")
-    return with_fields(request, words.REMOVED, lines, base.address)
+    if _may_have_removed(request):
+        return with_fields(request, words.REMOVED, lines, base.address)
+    return with_added(request, lines, base.address)
+
+
+def _may_have_removed(request: Request) -> bool:
+    """Return whether a request may have one of the fields that a pod does not get from it."""
+    if request.version is not HTTP_2:
+        block = request.lines.lower()
+        return block.find(b"\r\nforwarded") >= 0 or block.find(b"keda") >= 0
+    return any(name == b"forwarded" or name.find(b"keda") >= 0 for name in request.fields)
 
 
 def cold_start_line(exchange: Exchange) -> bytes:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import trustme
 
-from tests.activator.proxy.http2.peers import Http2World, Message, Peer, echo
-from tests.activator.proxy.tls_world import TlsWorld
+from activator.knative.words import DATA_PLANE
+from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Message, Peer, echo
+from tests.activator.proxy.tls_world import TlsWorld, pod_context
 from tests.activator.proxy.world import (
     NAME,
     NAMESPACE,
@@ -464,10 +465,18 @@ class SecurePod(Pod):
         self.port = self._server.sockets[0].getsockname()[1]
 
 
-@both_loops
-async def test_a_request_over_tls_goes_to_the_pod_over_tls(anyio_backend: Any) -> None:
+@pytest.fixture
+async def secure(anyio_backend: Any) -> AsyncIterator[TlsWorld]:
+    """The same, whose clients speak TLS."""
     world = TlsWorld()
     await world.start(keda=True)
+    yield world
+    await world.close()
+
+
+@both_loops
+async def test_a_request_over_tls_goes_to_the_pod_over_tls(secure: TlsWorld) -> None:
+    world = secure
     pod = SecurePod(world)
     await pod.listen()
     world.pods.append(pod)
@@ -481,7 +490,40 @@ async def test_a_request_over_tls_goes_to_the_pod_over_tls(anyio_backend: Any) -
     assert (await world.ask(asking())).status == 200, "its connections are checked as others are"
     throttler = world.route(rules=rules())
     await until(lambda: not throttler.backends.pods and not pod.open)
-    await world.close()
+
+
+@both_loops
+@pytest.mark.parametrize("alpn", ["h2", "http/1.1"])
+async def test_a_pod_over_tls_chooses_the_version_of_http(secure: TlsWorld, alpn: str) -> None:
+    world = secure
+    http2 = Http2World(world)
+    pod: Any = Http2Pod() if alpn == "h2" else SecurePod(world)
+    await pod.listen()
+    if alpn == "h2":
+        pod.server.close()
+        context = pod_context(world.ca)
+        context.set_alpn_protocols([alpn])
+        pod.server = await asyncio.get_running_loop().create_server(
+            pod.accept, "127.0.0.1", pod.port, ssl=context
+        )
+    (http2.pods if alpn == "h2" else world.pods).append(pod)
+    await served(world, world.route(pod, rules=rules()))
+    trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    world.ca.configure_trust(trusted)
+    trusted.set_alpn_protocols(["h2"])
+    peer = Peer(client=True)
+    await asyncio.get_running_loop().create_connection(
+        lambda: peer, "127.0.0.1", world.port, ssl=trusted, server_hostname=DATA_PLANE
+    )
+    world.clients.append(peer)  # type: ignore[arg-type] # it has a transport
+    for _ in range(2):
+        message = await peer.answer(knock(peer))
+        assert (message.status, message.body) == (200, b"hello")
+    if alpn != "h2":  # the preface comes with the handshake, before its end names no protocol
+        assert pod.requests.pop(0).method == b"PRI"
+        world.errors.clear()
+    assert len(pod.requests) == 2
+    http2.close()
 
 
 # -- what stays as for other revisions -------------------------------------------------------------
