@@ -106,7 +106,7 @@ bench-compiled: compile  ## Measure the compiled build (BENCH_ARGS="--only instr
 	@PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/bench $(COMPILED)/bin/python -m benchmarks $(BENCH_ARGS)
 
 soak: $(if $(findstring --pure,$(SOAK_ARGS)),$(STAMP),compile)  ## Soak the compiled build in faults (SECONDS=1800 SEED=7 SOAK_ARGS=--pure; Debian: nginx-light iptables)
-	@mkdir -p build/soak && ln -sfn ../../benchmarks build/soak/benchmarks
+	@mkdir -p build/soak && ln -sfn ../../benchmarks ../../tests build/soak
 ifneq ($(findstring --pure,$(SOAK_ARGS)),)
 	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) $(SEED:%=--seed %) $(SOAK_ARGS)
 else

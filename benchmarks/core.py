@@ -193,9 +193,16 @@ def _admit_and_release(revision: RevisionThrottler) -> float:
     the activator's compiled code.
     """
     owner = Owner()
-    held = [Ticket(owner, DEADLINE) for _ in range(len(list(revision.backends.pods.values())) * 5)]
-    for ticket in held:
-        revision.admit(ticket, NOW)
+    held: list[Ticket] = []
+    for _ in range(len(revision.backends.pods) * 5):
+        ticket = Ticket(owner, DEADLINE)
+        if revision.admit(ticket, NOW) is None:  # an adaptive limit begins lower
+            revision.cancel(ticket, NOW)
+            for each in held[len(held) // 2 :]:
+                revision.release(each, NOW)
+            del held[len(held) // 2 :]
+            break
+        held.append(ticket)
     took, luck = 0.0, Random(1)
     for _ in range(REQUESTS // BATCH):
         tickets = [Ticket(owner, DEADLINE) for _ in range(BATCH)]

@@ -388,7 +388,8 @@ def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
     if requests is None:
         return {"profile": None, "waitSeconds": None}
     profile = None if requests.profile is None else requests.profile.value
-    return {"profile": profile, "waitSeconds": requests.wait_seconds or None}
+    wait = requests.wait_seconds
+    return {"profile": profile, "waitSeconds": wait if 0 < wait < NO_TIMEOUT else None}
 
 
 # -- what wakes a revision, and keeps it awake

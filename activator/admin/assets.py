@@ -233,10 +233,12 @@ def reason_script() -> str:
     """Return the source of the module with the names that ``words.js`` imports."""
     rows = {
         row.reason.value: {
-            "meaning": _of_each(row.title),
-            **_of_each(partial(_steps, row)),
-            "http-route": _steps(row, is_service=True, is_route=True),
-            "inFolder": _of_each(row.folder_step),
+            "meaning": _of_both(row.title),
+            **_of_both(partial(_steps, row)),
+            **(
+                {"route": _steps(row, is_service=True, is_route=True)} if row.route_commands else {}
+            ),
+            "inFolder": _of_both(row.folder_step),
         }
         for row in TABLE
     }
@@ -251,7 +253,7 @@ def reason_script() -> str:
         "DELETED": {
             "revision": reason.DELETED,
             "service": reason.DELETED_SERVICE,
-            "http-route": reason.DELETED_ROUTE,
+            "route": reason.DELETED_ROUTE,
         },
     }
     return "".join(
@@ -259,9 +261,8 @@ def reason_script() -> str:
     )
 
 
-def _of_each(text: Callable[..., T]) -> dict[str, T]:
-    service = text(is_service=True)
-    return {"revision": text(is_service=False), "service": service, "http-route": service}
+def _of_both(text: Callable[..., T]) -> dict[str, T]:
+    return {"revision": text(is_service=False), "service": text(is_service=True)}
 
 
 def _steps(row: ReasonRow, *, is_service: bool, is_route: bool = False) -> dict[str, object]:

@@ -184,7 +184,7 @@ class Links:
             pod_name: the pod of this activator.
             on_sent_of: returns a function to call when a frame with these stats has been sent.
         """
-        for kind in RevisionKind:
+        for kind in (RevisionKind.REVISION, RevisionKind.SERVICE):
             if (link := self.of(kind)) is not None:
                 from activator.autoscaler.wire import frame_sink
 

@@ -259,11 +259,12 @@ def _protocol(one: client.Json) -> str:
 
 def _route(route: client.Json) -> Iterator[Fact]:
     """Yield the hosts and the rules of a Service, and the port that is its alone."""
-    hosts, rules = route.texts("hosts"), route.texts("rules") if "rules" in route else []
-    if hosts:
+    hosts = route.texts("hosts")
+    rules = route.texts("rules") if "rules" in route else hosts
+    if rules != hosts:
+        yield Fact("Rules", tuple(_first(rules)))
+    elif hosts:
         yield Fact("Hosts", (explain_parts.listed(hosts, LISTED_HOSTS),))
-    if rules != hosts and rules:
-        yield Fact("Rules", tuple(_first(list(rules))))
     if (taken := route.node("taken")) is not None:
         lines = [f"{rule}: {client.printable(str(by))} has it" for rule, by in taken.items()]
         if lines:

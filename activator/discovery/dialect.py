@@ -41,8 +41,8 @@ class Scope:
         family: the family of this process, which counts if slices list both families.
         readiness_policy: the policy of Revisions without the annotation, see revisions.parse.
         cluster_domain: the suffix of the names of Services.
-        services: whether annotated Services count. Then an EndpointSlice without Knative's labels
-            is no mistake.
+        services: whether annotated Services or route objects count. Then an EndpointSlice without
+            Knative's labels is no mistake.
         folder: whether objects come from a folder, where each one is meant for the activator.
         own: the ports on which this process listens: none of them is a pod of a Service.
         activators: namespace and name of the Service of the activators; None without a cluster.

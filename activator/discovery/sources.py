@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from activator.discovery.dialect import Scope, log_rejection
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import DIALECTS, Inventory
+from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
 from activator.knative.system_objects import SystemObjects
@@ -83,7 +84,7 @@ def _inventory(wiring: Wiring) -> Inventory:
         IpFamily.IPV6 if ":" in settings.pod_ip else IpFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
-        services=ServicesDialect.name in settings.dialect,
+        services=not {ServicesDialect.name, KedaDialect.name}.isdisjoint(settings.dialect),
         folder=folder,
         own=_own_listeners(settings),
         activators=None if folder else settings.activators,

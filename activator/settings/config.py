@@ -231,9 +231,10 @@ class Settings:
     )
 
     dialect: tuple[str, ...] = _without_demo(
-        values.choices("knative", "services"), "ACTIVATOR_DIALECT", CLUSTER, "knative",
+        values.choices("knative", "services", "keda"), "ACTIVATOR_DIALECT", CLUSTER, "knative",
         "Objects that describe the applications: knative reads Revisions, services reads "
-        "annotated Services. With both, a cluster may lack Knative.",
+        "annotated Services, keda reads HTTPScaledObjects and InterceptorRoutes. With knative and "
+        "services, a cluster may lack Knative.",
         "A drop-in for Knative's activator must not take other Services. A folder may have both "
         "kinds of objects.",
         local="knative,services",

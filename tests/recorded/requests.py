@@ -23,7 +23,12 @@ from tests.recorded.recording import load
 Object = dict[str, Any]
 
 LIST: Final = Path(__file__).parent / "requests.txt"
-_CATALOGUE: Final = ApiKinds((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
+#: The kinds of the KEDA HTTP add-on.
+HTTP_ADD_ON: Final = tuple(
+    ApiKind("http.keda.sh", version, f"{kind.lower()}s", kind, is_custom=True)
+    for version, kind in (("v1alpha1", "HTTPScaledObject"), ("v1beta1", "InterceptorRoute"))
+)
+_CATALOGUE: Final = ApiKinds((*BUILT_IN, SCALED_OBJECTS, REVISIONS, *HTTP_ADD_ON))
 #: Parameters whose values vary.
 _NUMBERS: Final = ("limit", "timeoutSeconds", "continue", "resourceVersion")
 

@@ -208,19 +208,19 @@ def test_the_script_has_each_row_and_the_special_advice():
     assert json.loads(texts["DELETED"]) == {
         "revision": DELETED,
         "service": DELETED_SERVICE,
-        "http-route": DELETED_ROUTE,
+        "route": DELETED_ROUTE,
     }
-    rows, kinds = json.loads(texts["REASONS"]), ("service", "http-route")
+    rows = json.loads(texts["REASONS"])
     assert {word: (row["meaning"], row["inFolder"]) for word, row in rows.items()} == {
         row.reason.value: (
-            dict.fromkeys(kinds, row.service_meaning or row.meaning) | {"revision": row.meaning},
-            dict.fromkeys(kinds, row.service_in_folder or row.in_folder)
-            | {"revision": row.in_folder},
+            {"revision": row.meaning, "service": row.service_meaning or row.meaning},
+            {"revision": row.in_folder, "service": row.service_in_folder or row.in_folder},
         )
         for row in TABLE
     }
     for row in TABLE:
         steps = {"advice": row.advice, "commands": list(row.commands)}
+        assert ("route" in rows[row.reason.value]) == bool(row.route_commands)
         assert rows[row.reason.value]["revision"] == steps
 
 
@@ -230,7 +230,7 @@ def test_the_steps_for_a_service_have_no_word_of_knative():
     )
     assert "knative" in json.dumps([row["revision"] for row in rows.values()])
     rows.pop(Reason.AUTOSCALER_UNREACHABLE.value)  # of a Revision alone
-    text = json.dumps([(row["service"], row["http-route"]) for row in rows.values()])
+    text = json.dumps([(row["service"], row.get("route")) for row in rows.values()])
     assert not re.search("knative|queue-proxy|podautoscaler|user-container", text)
     waits = rows[Reason.DRAINING.value]
     assert waits["service"] == waits["revision"]  # fits both

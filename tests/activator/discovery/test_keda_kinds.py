@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import permutations
+from random import Random
 from time import perf_counter
 from typing import Any
 
@@ -20,9 +21,12 @@ from activator.discovery.keda_kinds import KedaDialect
 from activator.driver import Driver
 from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects
-from activator.objects.fields import identify
+from activator.objects.fields import ObjectKey, identify
 from activator.plain.route_table import RouteTable
 from activator.plain.slices import OwnListener, OwnListeners
+from activator.plain.workloads import Index
+from activator.proxy.message.fields import HTTP_1_1
+from activator.proxy.message.request import Request
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
@@ -48,17 +52,6 @@ from throttler.ticket import Ticket
 WEB = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
 SPARE = WEB._replace(kind=RevisionKind.FALLBACK)
 NO_SYSTEM_OBJECTS = SystemObjects({}, {}, lambda pems: None)
-
-
-class Asked:
-    """A request, as far as rules see it."""
-
-    def __init__(self, target: bytes, **fields: str) -> None:
-        self.target = target
-        self._fields = {name.encode(): [value.encode()] for name, value in fields.items()}
-
-    def values(self) -> Any:
-        return self._fields
 
 
 class World:
@@ -116,7 +109,8 @@ class World:
 
     def find(self, host: str, path: str = "/", **fields: str) -> str:
         """Return the name of the revision that a request names; empty for none."""
-        asked: Any = Asked(path.encode(), **fields)
+        lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode()
+        asked = Request(b"GET", path.encode(), HTTP_1_1, host.encode(), {}, lines)
         try:
             entry = self.driver.entries.find_host(host.encode(), b"", asked)
         except RevisionNotFound as error:
@@ -312,6 +306,18 @@ def test_a_hidden_object_may_go_unnoticed(world: World) -> None:
     assert world.find("new.com") == "web"
 
 
+def test_of_two_objects_with_one_route_the_older_has_it_and_the_other_its_other_rules(
+    world: World,
+) -> None:
+    """Of two equally old ones the last by name, as in the add-on."""
+    world.apply(scaled("aa", "a.com", "b.com"), scaled("ab", "a.com", "c.com"))
+    assert [world.find(host) for host in ("a.com", "b.com", "c.com")] == ["ab", "aa", "ab"]
+    owners = world.driver.entries.owners_of(WEB._replace(name="aa"))
+    assert {str(key): owner.name for key, owner in owners.items()} == {"a.com": "ab", "b.com": "aa"}
+    world.apply(named(scaled("aa"), "aa", creationTimestamp="2025-12-01T00:00:00Z"))
+    assert world.find("a.com") == "aa"
+
+
 def test_with_annotated_services_the_older_object_has_a_rule() -> None:
     world = World(Scope(services=True), "services", "keda")
     world.apply(service({"hosts": "a.com,b.com"}), route("web", "a.com", "c.com"))
@@ -493,7 +499,85 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
         dialect.publish_next()
     kept = [value for value in vars(dialect).values() if isinstance(value, dict)]
     assert kept == [{}] * 5
+    [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]
+    assert not any(users.get(key) for key, _, _ in parsed)
     assert list(dialect.warnings()) == []
+
+
+# -- random events ---------------------------------------------------------------------------------
+
+
+def states(chance: Random) -> Iterator[Any]:
+    """Yield random states of two route objects of each kind, with their Services and bodies."""
+    for name in ("web", "api"):
+        created = f"202{chance.randrange(3)}-01-01T00:00:00Z"
+        named_as = {"creationTimestamp": created, "uid": chance.choice("12")}
+        host = chance.choice(("a.com", "b.com", "*.c.com", "*"))
+        to = {"service": chance.choice("st"), **chance.choice(({"port": 80}, {"portName": "web"}))}
+        obj = scaled(name, host, scaleTargetRef=chance.choice((to, to, {"service": "s"})))
+        yield named(obj, name, **named_as)
+        cold = {
+            "placeholder": {"response": FROM_FILES},
+            **chance.choice(({}, {"fallback": {"service": {"name": "t", "port": 80}}})),
+        }
+        rules = [{"hosts": [host], "paths": [{"value": chance.choice(("/", "/x"))}]}]
+        obj = route(name, target=to, coldStart=cold, rules=chance.choice((rules, rules, "none")))
+        yield named(obj, name, **named_as)
+    for name in "st":
+        port = {"name": chance.choice(("web", "other")), "port": chance.choice((80, 81))}
+        yield target(name, port, type=chance.choice(("ClusterIP", "ClusterIP", "ExternalName")))
+        in_slice = [{"name": chance.choice(("web", "other")), "port": 8080}]
+        pods = [endpoint(f"10.0.{'st'.find(name)}.{n}") for n in range(3)]
+        yield slice_of(*pods[: chance.randrange(4)], of=name, ports=in_slice)
+    yield body(label=chance.choice(("true", "false")), a=chance.choice("12"))
+
+
+def all_of(world: World) -> Any:
+    """Return all that a request may find, whatever the order of the events was."""
+    requests = [(host, path) for host in ("a.com", "b.com", "x.c.com", "d") for path in ("/", "/x")]
+    revisions = {
+        each.revision.id: (
+            each.revision,
+            sorted(pod.address for pod in each.backends.pods.values()),
+        )
+        for each in world.driver.throttler
+    }
+    warnings = sorted(each for each in world.inventory.warnings if each.reason != "invalid")
+    return revisions, [world.find(*each) for each in requests], warnings
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.untraced  # long when traced
+async def test_random_events_end_as_a_fresh_start_with_the_last_good_states(seed: int) -> None:
+    chance = Random(seed)
+    world = World()
+    world.is_async = True
+    objects: dict[ObjectKey, Any] = {}
+    for _ in range(60):
+        obj = chance.choice(list(states(chance)))
+        key = identify(obj, obj["kind"])
+        if chance.random() < 0.3:
+            world.delete(obj)
+            objects.pop(key, None)
+            continue
+        if chance.random() < 0.2:
+            rest = [each for each in objects if each.kind == key.kind and each != key]
+            replace_all(world.inventory, key.kind, [*(objects[each] for each in rest), obj])
+        else:
+            world.apply(obj)
+        if not world.inventory.problem(key):
+            objects[key] = obj
+        if chance.random() < 0.2:
+            await world.clock_moves(chance.choice((1.0, 4.0)))
+    for key in list(world.inventory.rejected):  # a broken object of a deleted one
+        if key not in objects:
+            world.inventory.remove(*key)
+    await world.clock_moves(4.0)
+    fresh = World()
+    fresh.apply(*chance.sample(list(objects.values()), len(objects)))
+    assert all_of(world) == all_of(fresh)
+    for each in (world, fresh):
+        each.driver.close()
 
 
 # -- hostile objects -------------------------------------------------------------------------------
