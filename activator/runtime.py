@@ -119,7 +119,12 @@ class Runtime:
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         self.history = History(clock)
         throttler = self._make_throttler()
-        self.reporter = StatReporter((self.history, *sinks), clock=clock, kept=throttler.kept)
+        self.reporter = StatReporter(
+            (self.history, *sinks),
+            clock=clock,
+            revisions=lambda: [each.revision for each in throttler if not each.deleted],
+            kept=throttler.kept,
+        )
         self.driver = self._make_driver(throttler)
         self.history.known = self.driver.entries.known
         self.pools = self._make_pools()
@@ -187,7 +192,7 @@ class Runtime:
             PAGES, pages_reader(Template), {}, self._set_pages
         )
         level, name = settings.log_level, settings.config_observability_name
-        observability = observability_reader(compiled)
+        read = observability_reader(compiled)
         return ClusterConfig(
             Followed(
                 settings.config_logging_name,
@@ -195,7 +200,7 @@ class Runtime:
                 LoggingConfig(),
                 LogChanges(level).apply,
             ),
-            Followed(name, observability, ObservabilityConfig(), self._set_observability),
+            Followed(name, read, self.observers.initial, self._set_observability),
             self._set_network,
             (templates,),
         )
@@ -317,6 +322,7 @@ class Runtime:
         # requests can reach the pod over TLS.
         self.prober.hold()
         self.observers.loop_lag.start()
+        self._set_observability(self.observers.initial)
         try:
             source = await self._start_discovery()
             self._freeze_config(source)

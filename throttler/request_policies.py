@@ -329,6 +329,8 @@ class InterceptorRules:
         cold_start_header: whether responses of pods get X-KEDA-HTTP-Cold-Start.
         problem: why no pod can be found, whatever runs: a request whose wait has reached its limit
             then gets 500. Empty if pods can be found.
+        window, granularity: seconds over which the rate of requests counts, and of its buckets; no
+            window if the rate is no metric of the object.
     """
 
     kind: str
@@ -341,6 +343,8 @@ class InterceptorRules:
     static_routes: tuple[StaticRoute, ...] = ()
     cold_start_header: bool = True
     problem: str = ""
+    window: float = 0.0
+    granularity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

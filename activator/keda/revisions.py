@@ -140,6 +140,9 @@ def revision_of(
                 for each in route.static_entries
             ),
         )
+    if is_main and route.rate is not None:
+        _, window, granularity = route.rate
+        rules = replace(rules, window=window, granularity=granularity)
     requests = RequestPolicies(wait_seconds=readiness or NO_TIMEOUT, interceptor=rules)
     return Revision(
         id_,

@@ -153,7 +153,7 @@ def seconds(field: Field) -> float | None:
 
 
 def concurrency(field: Field) -> float | None:
-    """Read a number of requests, perhaps with decimals."""
+    """Read a number of requests, or of requests per second, perhaps with decimals."""
     text = text_of(field)
     if not text:
         return None
@@ -352,6 +352,11 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
             "container-concurrency, else `100`",
         ),
         "Concurrent requests that one pod is meant for.",
+    ),
+    "target-rate": AnnotationRow(
+        *("scale.target_rate", concurrency, "number from 0.01", "no limit"),
+        "Requests per second that one pod is meant for, with owner `self`, beside "
+        "`target-concurrency`. The larger number of pods counts.",
     ),
     "idle-seconds": AnnotationRow(
         *("scale.idle", seconds, "integer from 0", "`300`"),

@@ -318,7 +318,7 @@ class WakeLease:
         """
         before = self.until
         if before == -inf:
-            self._load.request_began(now)
+            self._load.demand_began(now)
         self.until = max(before, until)
         return until > before + _NEWS
 

@@ -53,8 +53,8 @@ class PodTls:
 
     def trust(self, roots: frozenset[str]) -> None:
         """Verify new connections by these roots."""
-        self.context = _pod_context(roots, HTTP1)
-        self.http2_context = _pod_context(roots, HTTP2)
+        self.context = pod_context(roots, HTTP1)
+        self.http2_context = pod_context(roots, HTTP2)
 
     def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
         """Return why a valid certificate is not of this namespace; empty if it is.
@@ -69,7 +69,8 @@ class PodTls:
         return f"the certificate is for {', '.join(map(str, names))} and not for {wanted}"
 
 
-def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
+def pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
+    """Return a context that verifies pods by roots, with one protocol of HTTP."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.hostname_checks_common_name = False

@@ -40,8 +40,8 @@ class Recorder(ControlPlane):
         requests: all so far; tests send theirs with the agent ``test``.
     """
 
-    def __init__(self, resources: Iterable[ApiKind]) -> None:
-        super().__init__(resources)
+    def __init__(self, resources: Iterable[ApiKind], *, allows_loopback: bool = False) -> None:
+        super().__init__(resources, allows_loopback=allows_loopback)
         self.requests: list[PlaneRequest] = []
 
     def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
