@@ -238,6 +238,8 @@ class Runtime:
             cold_start_header=settings.cold_start_header,
             clients=ClientAddresses(settings.trusted_proxies),
         )
+        if "keda" in settings.dialect:
+            services.health = self.ready
         return Proxy(
             services,
             request_limits=RequestLimits(

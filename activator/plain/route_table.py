@@ -281,6 +281,19 @@ class RouteTable(Generic[T]):
         return path is not None and path.only
 
 
+def matches(rule: RouteRule, host: str, target: bytes, fields_of: FieldsOf) -> bool:
+    """Return whether a request matches a rule; arguments as for ``RouteTable.find``."""
+    if rule.hosts:
+        known = _keys_of_host(host[:_LONGEST].lower().rstrip("."))
+        if set(known).isdisjoint(each or _ANY for each in rule.hosts):
+            return False
+    if rule.paths:
+        path = f"{path_of(target)}/"
+        if not any(not each or path.startswith(f"{each}/") for each in rule.paths):
+            return False
+    return not rule.headers or _match(rule.headers, fields_of())
+
+
 def keys_of(rules: Iterable[RouteRule]) -> Iterator[RouteKey]:
     """Yield each key of some rules."""
     for rule in rules:

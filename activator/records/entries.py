@@ -445,7 +445,10 @@ class Entries:
         entry = self._entries.get(revision)
         if entry is None:
             throttler = self._throttler.find(*revision)
-            load = self._load_for(throttler.revision.id)
+            counted_as = throttler.revision.id
+            if counted_as.kind is RevisionKind.FALLBACK:  # its requests are load of their object
+                counted_as = counted_as._replace(kind=RevisionKind.HTTP_ROUTE)
+            load = self._load_for(counted_as)
             entry = self._entries[revision] = Entry(throttler, RevisionCounters(), load)
         return entry
 

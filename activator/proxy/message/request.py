@@ -150,7 +150,7 @@ class Request:
             )
         return lines
 
-    def copy(self, fields: dict[bytes, bytes], lines: bytes, section: bytes) -> Request:
+    def copy(self, fields: dict[bytes, bytes], lines: bytes | None, section: bytes) -> Request:
         """Return this request with other values of the attributes of these names."""
         return Request(
             *(self.method, self.target, self.version, self.host, fields, lines, self.keep_alive),

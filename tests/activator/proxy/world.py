@@ -35,16 +35,19 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.ports import hold, port_of
 from tests.rows import naming
 from throttler.model import (
+    NO_TIMEOUT,
     AppProtocol,
     Endpoint,
     ListedEndpoints,
+    Policies,
+    ReadinessRule,
     Revision,
     RevisionID,
     RevisionKind,
     ServiceRoute,
 )
 from throttler.pod import PodTracker
-from throttler.request_policies import RouteRule
+from throttler.request_policies import InterceptorRules, RequestPolicies, RouteRule
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -615,6 +618,7 @@ class World:
         unread_bytes: int = 128 << 20,
         idle_from_arrival: bool = False,
         knative: bool = True,
+        keda: bool = False,
     ) -> None:
         """Listen."""
         loop = self.loop = asyncio.get_running_loop()
@@ -622,6 +626,8 @@ class World:
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
         unknown = RevisionKind.REVISION if knative else RevisionKind.SERVICE
+        if keda:
+            unknown = RevisionKind.HTTP_ROUTE
         table = RouteTable[RevisionID]()
         self.driver = Driver(throttler, self._load, clock=loop.time, table=table, unknown=unknown)
         self.driver.prober = self.prober = _Prober(self)
@@ -631,6 +637,8 @@ class World:
         services = ProxyServices(
             *(self.driver, self.pools), hold_bytes=hold_bytes, idle_from_arrival=idle_from_arrival
         )
+        if keda:
+            services.health = lambda: self.not_ready
         self.proxy = Proxy(
             services,
             request_limits=limits or RequestLimits(),
@@ -730,6 +738,34 @@ class World:
         self.driver.set_route(service, ServiceRoute("2026-01-01", rules))
         self.driver.set_endpoints(service, {protocol: listed})
         return self.driver.throttler.find(*service)
+
+    def route(
+        self,
+        *pods: Pod | Http2Pod,
+        rules: InterceptorRules,
+        readiness: float = NO_TIMEOUT,
+        kind: RevisionKind = RevisionKind.HTTP_ROUTE,
+        protocol: AppProtocol = AppProtocol.HTTP1,
+        timeout: float = 300.0,
+    ) -> RevisionThrottler:
+        """Set an object of the KEDA HTTP add-on, or its fallback; the host is ``shop``."""
+        id_ = RevisionID(NAMESPACE, NAME, kind)
+        requests = RequestPolicies(wait_seconds=readiness, interceptor=rules)
+        self.driver.set_revision(
+            Revision(
+                id_,
+                protocol=protocol,
+                timeout=timeout,
+                readiness=ReadinessRule.KUBERNETES_POLICY,
+                policies=Policies(requests=requests),
+                behind_queue_proxy=False,
+            )
+        )
+        if kind is RevisionKind.HTTP_ROUTE:
+            self.driver.set_route(id_, ServiceRoute("2026-01-01", (RouteRule(("shop",)),)))
+        listed = ListedEndpoints(frozenset(pod.endpoint for pod in pods))
+        self.driver.set_endpoints(id_, {protocol: listed})
+        return self.driver.throttler.find(*id_)
 
     def list(self, *pods: Pod, name: str = NAME) -> None:
         """List these pods as ready."""
