@@ -356,11 +356,20 @@ class Cluster:
         return await fetch(ip, 80, target, headers={"Host": host, **(headers or {})})
 
     async def load(
-        self, ip: str, host: str, rate: float, target: str = "/", port: int = 80
+        self,
+        ip: str,
+        host: str,
+        rate: float,
+        target: str = "/",
+        port: int = 80,
+        posts: int = 2,
     ) -> SteadyTraffic:
-        """Return traffic on new connections; every second request is a POST. Status 0: lost.
+        """Return traffic on new connections. Status 0: lost.
 
         It waits until the node forwards connections, which is later than the Service's creation.
+
+        Arguments:
+            posts: one request in so many is a POST; 0 for none.
         """
 
         async def reachable() -> bool:
@@ -379,7 +388,7 @@ class Cluster:
             except OSError as error:
                 return ClientResponse(0, {}, repr(error))
 
-        return SteadyTraffic(send, rate, posts=2, target=target)
+        return SteadyTraffic(send, rate, posts, target)
 
     # The product
 

@@ -194,6 +194,8 @@ class HttpAddOn:
         for probe in ("livenessProbe", "readinessProbe"):
             container[probe]["httpGet"]["port"] = "admin"
         await self.cluster.kubectl("replace", "-f", "-", stdin=json.dumps(found))
+        restart = ("rollout", "restart", f"deployment/{SCALER}")
+        await self.cluster.kubectl("-n", NAMESPACE, *restart)
         await self.rolled_out()
 
     async def add_interceptor(self, image: str) -> None:
@@ -254,9 +256,12 @@ class HttpAddOn:
         """Return the address of the proxies' Service."""
         return await self.cluster.address(f"{INTERCEPTOR}-proxy", NAMESPACE)
 
-    async def load(self, host: str, rate: float, target: str = "/") -> SteadyTraffic:
+    async def load(
+        self, host: str, rate: float, target: str = "/", posts: int = 2
+    ) -> SteadyTraffic:
         """Return traffic as `Cluster.load` does."""
-        return await self.cluster.load(await self.address(), host, rate, target, PROXY_PORT)
+        ip = await self.address()
+        return await self.cluster.load(ip, host, rate, target, PROXY_PORT, posts)
 
     async def interceptors(self) -> list[str]:
         """Return the addresses of the interceptors that are ready."""
