@@ -62,6 +62,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.exchange.admission_port",
     "activator.proxy.exchange.sides",
     "activator.proxy.exchange.heartbeat",
+    "activator.proxy.exchange.interceptor",
     "activator.proxy.exchange.end",
     "activator.proxy.exchange.exchange",
     "activator.proxy.exchange.limits",

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Failed
@@ -40,7 +40,10 @@ from throttler.ticket import SERVED, Changes, Outcome, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
 
 if TYPE_CHECKING:
-    from activator.runtime import HostClaims, RevisionLoad
+    from activator.runtime import RevisionLoad, RouteTable
+
+#: Seconds for which a deleted route object still gets requests.
+_KEPT: Final = 3.0
 
 
 class Prober(Protocol):
@@ -74,8 +77,7 @@ class Driver:
         clock: seconds, monotonic, with the same base as the loop's clock.
         cluster_domain: the suffix of hosts that name a revision.
         remove_load: called for a deleted revision, which may still have requests.
-        hosts: the hosts of plain Services; None if there are none.
-        knative: whether a host may name a Revision, see ``Entries``.
+        table, unknown: see ``Entries``.
 
     The caller sets ``prober`` and ``pools`` before the first revision exists.
 
@@ -100,13 +102,12 @@ class Driver:
         clock: Callable[[], float] = time.monotonic,
         cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
-        hosts: HostClaims[RevisionID] | None = None,
-        *,
-        knative: bool = True,
+        table: RouteTable[RevisionID] | None = None,
+        unknown: RevisionKind = RevisionKind.REVISION,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
-        self.entries = Entries(throttler, load_for, cluster_domain, hosts, knative=knative)
+        self.entries = Entries(throttler, load_for, cluster_domain, table, unknown)
         self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
@@ -116,11 +117,14 @@ class Driver:
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.cold_starts = ColdStarts(self.events, why=self.why)
+        self._removals: dict[RevisionID, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
     def close(self) -> None:
-        """Stop the timer, so that no deadline expires any more."""
+        """Stop the timers, so that no deadline expires any more."""
+        for removal in self._removals.values():
+            removal.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -290,7 +294,9 @@ class Driver:
     # -- discovery (activator.discovery.source.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
-        """Set a new or changed Revision, or a plain Service."""
+        """Set a new or changed Revision, a plain Service or a route object."""
+        if (removal := self._removals.pop(revision.id, None)) is not None:
+            removal.cancel()
         with self._narration.of_revision(revision.id, "its Revision is new or has changed"):
             changes = self.throttler.set_revision(revision, self.clock())
         self.carry_out(changes)
@@ -298,14 +304,32 @@ class Driver:
             self.pools.follow(self.throttler.find(*revision.id).backends.pods.values())
 
     def delete_revision(self, revision: RevisionID) -> None:
-        """Remove a deleted Revision and its records."""
+        """Remove a deleted Revision and its records; a route object only after some seconds.
+
+        Until then it gets requests, so an object that is deleted and made again loses none. Equal
+        rules of other objects count before its own.
+        """
+        if revision.kind not in (RevisionKind.HTTP_ROUTE, RevisionKind.FALLBACK):
+            self._remove(revision)
+        elif revision not in self._removals:
+            self.entries.give_way(revision)
+            loop = asyncio.get_running_loop()
+            self._removals[revision] = loop.call_later(_KEPT, self._remove_route, revision)
+
+    def _remove_route(self, revision: RevisionID) -> None:
+        del self._removals[revision]
+        self.set_route(revision, ServiceRoute())
+        self._remove(revision)
+        self.carry_out(self.throttler.set_endpoints(revision, {}, self.clock()))
+
+    def _remove(self, revision: RevisionID) -> None:
         self.carry_out(self.throttler.delete_revision(revision))
         self.cold_starts.remove(revision)
         if self.entries.remove(revision):
             self._remove_load(revision)
 
     def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
-        """Set the hosts of a plain Service, and the port that is its alone."""
+        """Set the rules of a plain Service or a route object, and the port that is its alone."""
         self.entries.set_route(revision, route)
         self.on_route(revision, route)
 

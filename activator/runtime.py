@@ -34,7 +34,7 @@ from activator.knative.configmaps.observability import ObservabilityConfig, obse
 from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
-from activator.plain.hosts import HostClaims as HostClaims
+from activator.plain.route_table import RouteTable as RouteTable
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.timers import Tasks
@@ -54,6 +54,7 @@ from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
+from throttler.model import RevisionKind
 from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from activator.probing.probe import Probe as Probe
     from activator.proxy.exchange.exchange import Exchange as Exchange
     from activator.proxy.exchange.observers import RequestRecord as RequestRecord
+    from activator.proxy.message.request import Request as Request
     from activator.proxy.pods.probes import ProbeConnection as ProbeConnection
     from activator.proxy.pods.probes import ProbePool as ProbePool
     from activator.proxy.pods.probes import ProbeStream as ProbeStream
@@ -75,6 +77,14 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between checks for idle connections that have expired.
 _HOUSEKEEPING = 15.0
+
+
+#: What an unknown host may name: the kind of the first dialect in use.
+_UNKNOWN = {
+    "knative": RevisionKind.REVISION,
+    "services": RevisionKind.SERVICE,
+    "keda": RevisionKind.HTTP_ROUTE,
+}
 
 
 class StartError(Exception):
@@ -109,7 +119,12 @@ class Runtime:
         sinks = (*sinks, *self.links.sinks(settings.pod_name, self._on_stats_sent))
         self.history = History(clock)
         throttler = self._make_throttler()
-        self.reporter = StatReporter((self.history, *sinks), clock=clock, kept=throttler.kept)
+        self.reporter = StatReporter(
+            (self.history, *sinks),
+            clock=clock,
+            revisions=lambda: [each.revision for each in throttler if not each.deleted],
+            kept=throttler.kept,
+        )
         self.driver = self._make_driver(throttler)
         self.history.known = self.driver.entries.known
         self.pools = self._make_pools()
@@ -167,8 +182,8 @@ class Runtime:
             self._clock,
             cluster_domain=settings.cluster_domain,
             remove_load=self.reporter.loads.remove,
-            hosts=HostClaims() if "services" in settings.dialect else None,
-            knative="knative" in settings.dialect,
+            table=RouteTable() if {"services", "keda"} & set(settings.dialect) else None,
+            unknown=next(kind for name, kind in _UNKNOWN.items() if name in settings.dialect),
         )
 
     def _make_cluster_config(self) -> ClusterConfig:
@@ -177,7 +192,7 @@ class Runtime:
             PAGES, pages_reader(Template), {}, self._set_pages
         )
         level, name = settings.log_level, settings.config_observability_name
-        observability = observability_reader(compiled)
+        read = observability_reader(compiled)
         return ClusterConfig(
             Followed(
                 settings.config_logging_name,
@@ -185,7 +200,7 @@ class Runtime:
                 LoggingConfig(),
                 LogChanges(level).apply,
             ),
-            Followed(name, observability, ObservabilityConfig(), self._set_observability),
+            Followed(name, read, self.observers.initial, self._set_observability),
             self._set_network,
             (templates,),
         )
@@ -223,6 +238,8 @@ class Runtime:
             cold_start_header=settings.cold_start_header,
             clients=ClientAddresses(settings.trusted_proxies),
         )
+        if "keda" in settings.dialect:
+            services.health = self.ready
         return Proxy(
             services,
             request_limits=RequestLimits(
@@ -305,6 +322,7 @@ class Runtime:
         # requests can reach the pod over TLS.
         self.prober.hold()
         self.observers.loop_lag.start()
+        self._set_observability(self.observers.initial)
         try:
             source = await self._start_discovery()
             self._freeze_config(source)

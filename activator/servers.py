@@ -35,7 +35,8 @@ from activator.proxy.client.listener import (
 )
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
-from activator.tls.certificates import metrics_tls
+from activator.tls.certificates import ServerTls, metrics_tls
+from activator.tls.store import store_tls
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Servers:
         self._tasks: dict[GatedServer, asyncio.Task[None]] = {}
         self._lifespan = AsyncExitStack()
         secure = metrics_tls(settings)
+        store = self._store = store_tls(settings)
         self.sockets = _listen(settings)
         self._addresses = {name: _address(sock) for name, sock in self.sockets.items()}
         self._events = EventFeed(runtime.driver.events)
@@ -75,6 +77,7 @@ class Servers:
             self._events,
             settings.scaler_page_url,
             self._addresses.get("admit", ""),
+            add_on=settings.dialect == ("keda",),
         )
         self.admin = _asgi_server(self._app, connections)
         self.metrics = _asgi_server(create_metrics_app(runtime), connections)
@@ -82,6 +85,8 @@ class Servers:
         if secure is not None:
             runtime.observers.certificates["metrics"] = secure
             self.metrics.secure[self.sockets["metrics"]] = secure.context
+        if store is not None:
+            runtime.observers.certificates["https"] = store
         self._data = [data_server(runtime.proxy)]
         self._admission: PausingListener | None = None
         self.service_ports = ServicePorts(runtime.proxy, settings.bind)
@@ -99,12 +104,15 @@ class Servers:
         """
         await self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app))
         sockets = self.sockets
-        data = [sockets["http"], sockets["h2c"]]
+        data = [sockets[name] for name in ("http", "h2c") if name in sockets]
         if self.runtime.internal_tls.started:
-            data.append(self._listen_tls())
+            data.append(self._listen_tls(self.runtime.internal_tls.server))
+        elif self._store is not None:
+            data.append(self._listen_tls(self._store))
         await self._serve(self.admin, sockets["admin"])
         await self._serve(self.metrics, sockets["metrics"])
-        await self._serve(self._profiling, sockets["profiling"])
+        if "profiling" in sockets:
+            await self._serve(self._profiling, sockets["profiling"])
         # The objects of discovery are no garbage: a full collection with 100,000 pods would block
         # the loop for 0.2 s. This one blocks no request, since no data port is open yet.
         gc.collect()
@@ -123,13 +131,13 @@ class Servers:
                 task.result()
                 raise StartError("start-up failed")
 
-    def _listen_tls(self) -> socket.socket:
+    def _listen_tls(self, secure: ServerTls) -> socket.socket:
         """Open the port for TLS; only after discovery the activator knows that it is needed."""
         settings = self.runtime.settings
         sock = listen(settings.bind, settings.https_port, "--https-port")
         self.sockets["https"] = sock
         self._addresses["https"] = _address(sock)
-        self._data[0].secure[sock] = self.runtime.internal_tls.server.context
+        self._data[0].secure[sock] = secure.context
         return sock
 
     def _listen_for_proxies(self, sock: socket.socket) -> PausingListener:
@@ -207,13 +215,13 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
         "admin": (settings.admin_bind, settings.admin_port),
         "metrics": (settings.metrics_bind, settings.metrics_port),
         "profiling": (settings.bind, settings.profiling_port),
+        "admit": (settings.bind, settings.admit_port),
     }
-    if settings.admit_port is not None:
-        wanted["admit"] = (settings.bind, settings.admit_port)
     with ExitStack() as opened:
         sockets = {
             name: opened.enter_context(listen(host, port, f"--{name}-port"))
             for name, (host, port) in wanted.items()
+            if port is not None
         }
         opened.pop_all()
     return sockets

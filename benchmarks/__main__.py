@@ -21,6 +21,7 @@ from benchmarks import (
     http2_codec,
     idle,
     instructions,
+    interceptor,
     kills,
     overload,
     plain_cold_start,
@@ -60,6 +61,11 @@ PARTS: dict[str, Part] = {
     "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
     "plain-cold-start": lambda folder, o: plain_cold_start.measure(5 if o.quick else 30),
     "two-activators": lambda folder, o: two_activators.measure(30 if o.quick else 200),
+    "interceptor": lambda folder, o: interceptor.measure(
+        folder,
+        interceptor.Sizes(1, 2.0, 500, 5) if o.quick else interceptor.Sizes(3, 3.0, 2000, 20),
+        o.itself,
+    ),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
     "adaptive": lambda folder, o: adaptive.measure(),
     "policies": lambda folder, o: policies.measure(
@@ -128,7 +134,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--itself",
         action="store_true",
-        help="proxying: measure a second nginx instead of the activator; the ratio should be 1",
+        help="proxying, interceptor: measure a second nginx or interceptor instead of the"
+        " activator; the ratio should be 1",
     )
     return parser.parse_args()
 

@@ -53,11 +53,14 @@ class Proxy:
 
     Attributes:
         connections: clients in one turn, each with one request at a time.
+        host: the header field of all requests.
     """
 
     port: int
     pid: int
     connections: int = CONNECTIONS
+    ip: str = "127.0.0.1"
+    host: str = activator.HOST
 
 
 def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator[Row]:
@@ -84,7 +87,7 @@ def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator
             def run(
                 proxy: Proxy, seconds: float = seconds, script: Path = script
             ) -> tuple[float, float]:
-                return _turn(wrk, proxy, script, seconds)
+                return turn(wrk, proxy, script, seconds)
 
             row = compare(load.what, load.goal, ours, beside, rounds, run)
             yield replace(row, what=f"{row.what} [nginx itself]", met=None) if itself else row
@@ -104,7 +107,7 @@ def _crowd(folder: Path, wrk: str, rounds: int, seconds: float) -> Row:
             replace(few, connections=CROWD),
             few,
             rounds,
-            lambda proxy: _turn(wrk, proxy, script, seconds),
+            lambda proxy: turn(wrk, proxy, script, seconds),
             name=f"{CONNECTIONS} clients",
         )
 
@@ -148,10 +151,10 @@ def compare(
     )
 
 
-def _turn(wrk: str, proxy: Proxy, script: Path, seconds: float) -> tuple[float, float]:
+def turn(wrk: str, proxy: Proxy, script: Path, seconds: float) -> tuple[float, float]:
     """Return the CPU seconds per request, and requests per second, of one turn."""
     command = [wrk, "-t1", f"-c{proxy.connections}", f"-d{seconds:g}s", "-s", str(script)]
-    command += ["-H", f"Host: {activator.HOST}", f"http://127.0.0.1:{proxy.port}/"]
+    command += ["-H", f"Host: {proxy.host}", f"http://{proxy.ip}:{proxy.port}/"]
     before = cpu_seconds(proxy.pid)
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     spent = cpu_seconds(proxy.pid) - before

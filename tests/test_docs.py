@@ -15,7 +15,7 @@ from activator.scale.external_metrics import METRIC
 from activator.scale.families import names as scale_metrics
 from activator.scale.settings import SETTINGS as SCALE_SETTINGS
 from activator.settings.config import SETTINGS, load
-from activator.settings.values import METRICS_PORT, PORT
+from activator.settings.values import METRICS_PORT, OPTIONAL_PORT, PORT
 from activator.telemetry.families import FAMILIES
 from tests.guards import expect_none
 
@@ -171,7 +171,8 @@ def test_the_threat_model_has_each_port() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\S+ \w+|127\.0\.0\.1)", table, re.MULTILINE)
     environ = {"POD_NAME": "a", "POD_IP": "10.0.0.1", "SYSTEM_NAMESPACE": "knative-serving"}
     settings = load("run", {}, environ, resolv_conf=Path("/nowhere"))
-    ports = [row for row in SETTINGS if row.kind in (PORT, METRICS_PORT)]
+    kinds = (PORT, METRICS_PORT, OPTIONAL_PORT)
+    ports = [row for row in SETTINGS if row.kind in kinds and row.name != "admit_port"]
     assert {(variable, int(port)) for port, variable, _ in rows} == {
         (row.variable, getattr(settings, row.name)) for row in ports
     }

@@ -31,7 +31,7 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
-        *("build", "knative", "kpa", "objects", "pages", "plain", "process", "records"),
+        *("build", "keda", "knative", "kpa", "objects", "pages", "plain", "process", "records"),
         "settings",
         "tls",
     )
@@ -53,11 +53,14 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.process": frozenset(),
     "activator.objects": frozenset({"throttler"}),
     "activator.settings": frozenset(),
-    "activator.records": frozenset({"throttler"}),
+    "activator.records": frozenset({"throttler", "activator.plain"}),
     "activator.kpa": frozenset(),
     "activator.pages": frozenset(),
     "activator.plain": frozenset(
         {"throttler", "activator.knative", "activator.kpa", "activator.objects"}
+    ),
+    "activator.keda": frozenset(
+        {"throttler", "activator.objects", "activator.plain", "activator.settings"}
     ),
     "activator.tls": frozenset({"activator.knative", "activator.settings"}),
     "activator.knative": frozenset(
@@ -320,7 +323,7 @@ SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/discovery/test_listener.py": (1, "inotify is Linux's"),
     "tests/activator/proxy/test_states.py": (1, "for the source, which make test runs"),
     "tests/benchmarks/test_trace_calls.py": (1, "for the source, which make test runs"),
-    "tests/cluster/test_keda.py": (1, "KEDA's programs are optional"),
+    "tests/cluster/keda.py": (1, "KEDA's programs are optional"),
     "tests/compiled/test_installed.py": (1, "for the compiled build: make test-compiled"),
     "tests/e2e/test_lab.py": (1, "it reads Linux's /proc"),
     "tests/fuzz/test_fuzz.py": (2, "one test for the compiled build, one for the source"),

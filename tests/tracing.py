@@ -33,7 +33,7 @@ UNTRACED = (
     _ACTIVATOR / "discovery/test_service_kinds.py",
     _ACTIVATOR / "discovery/test_table_source.py",
     _ACTIVATOR / "discovery/test_waiting_requests.py",
-    _ACTIVATOR / "plain/test_hosts.py",
+    _ACTIVATOR / "plain/test_route_table.py",
     _ACTIVATOR / "process/test_timers.py",
     _ACTIVATOR / "scale/test_scaler.py",
     _ACTIVATOR / "scale/admin/test_application.py",

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from math import inf
 from typing import Final, NamedTuple, final
 
-from throttler.request_policies import NORMAL, RequestPolicies
+from throttler.request_policies import NORMAL, RequestPolicies, RouteRule
 
 # How the activator probes a pod, and which response means that the pod is ready.
 #
@@ -86,11 +86,15 @@ class ProbeSpec:
 class RevisionKind(StrEnum):
     """The kind of object behind a revision; the API shows the value.
 
-    REVISION: a Revision of Knative. SERVICE: a Service of Kubernetes that opts in.
+    REVISION: a Revision of Knative. SERVICE: a Service of Kubernetes that opts in. HTTP_ROUTE: an
+    HTTPScaledObject or an InterceptorRoute of the KEDA HTTP add-on. FALLBACK: the Service that
+    gets the requests of such an object when no pod is ready in time.
     """
 
     REVISION = "revision"
     SERVICE = "service"
+    HTTP_ROUTE = "http-route"
+    FALLBACK = "fallback"
 
 
 class RevisionID(NamedTuple):
@@ -364,11 +368,11 @@ class Taken(NamedTuple):
 
 
 class ServiceRoute(NamedTuple):
-    """How requests without header fields of an ingress reach a Service.
+    """How requests without header fields of an ingress reach a Service, or an object of KEDA.
 
     Attributes:
-        created: ``creationTimestamp`` of the Service; of two that claim a host, the older has it.
-        hosts: its hosts, in lower case without a dot at the end; ``*.`` may come first.
+        created: ``creationTimestamp`` of the Service; of two equal rules, the older has it.
+        rules: a request must match one of them; without any, no request gets here by its host.
         port: where the activator listens for this Service alone; 0 for nowhere.
         reconnect: whether new connections would reach the pods directly. Then the activator asks
             clients on ``port`` to reconnect.
@@ -376,10 +380,15 @@ class ServiceRoute(NamedTuple):
     """
 
     created: str = ""
-    hosts: tuple[str, ...] = ()
+    rules: tuple[RouteRule, ...] = ()
     port: int = 0
     reconnect: bool = False
     pods: str = ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of all rules, each once."""
+        return tuple(dict.fromkeys(host for rule in self.rules for host in rule.hosts))
 
 
 # Where the requests of a revision may go: to its pods, or to the ClusterIP of its Service.

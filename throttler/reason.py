@@ -67,6 +67,8 @@ class ReasonRow:
         in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
             empty if the advice fits.
         service_in_folder: replaces ``in_folder`` for a plain Service; empty if that fits.
+        route_advice, route_commands: replace advice and commands for an object of the KEDA HTTP
+            add-on; empty if the ones of a Service fit.
     """
 
     reason: Reason
@@ -80,6 +82,8 @@ class ReasonRow:
     service_advice: str = ""
     service_commands: tuple[str, ...] = ()
     service_in_folder: str = ""
+    route_advice: str = ""
+    route_commands: tuple[str, ...] = ()
 
     def title(self, *, is_service: bool) -> str:
         """Return the meaning for a Revision, or for a plain Service."""
@@ -89,8 +93,10 @@ class ReasonRow:
         """Return the advice if objects come from a folder; empty if the other advice fits."""
         return (is_service and self.service_in_folder) or self.in_folder
 
-    def steps(self, *, is_service: bool) -> tuple[str, tuple[str, ...]]:
-        """Return advice and commands for a Revision, or for a plain Service."""
+    def steps(self, *, is_service: bool, is_route: bool = False) -> tuple[str, tuple[str, ...]]:
+        """Return advice and commands for a Revision, a plain Service, or an object of KEDA."""
+        if is_route and self.route_commands:
+            return self.route_advice or self.advice, self.route_commands
         if is_service and (self.service_advice or self.service_commands):
             return self.service_advice or self.advice, self.service_commands
         return self.advice, self.commands
@@ -102,6 +108,8 @@ _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
 _SLICES: Final = "kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={pods}"
 #: Its events have the reasons of `activator scale`.
 _SERVICE: Final = "kubectl describe service -n {namespace} {name}"
+#: They scale the target of an HTTPScaledObject or an InterceptorRoute.
+_SCALED_OBJECTS: Final = "kubectl get scaledobjects -n {namespace}"
 #: The pods of a Service, by the names in its EndpointSlices: a shell inserts them.
 _NAMES: Final = f"$({_SLICES} -o 'jsonpath={{..targetRef.name}}')"
 _DESCRIBE_PODS: Final = f"kubectl describe pods -n {{namespace}} {_NAMES}"
@@ -148,6 +156,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         "private Service, in the folder {folder}",
         service_meaning="Kubernetes lists no pod of this Service.",
         service_commands=(_PENDING, _NOT_CREATED, _SERVICE),
+        route_commands=(_PENDING, _NOT_CREATED, _SCALED_OBJECTS),
         service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
         "Service, in the folder {folder}",
     ),
@@ -184,6 +193,9 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         "are refused, the application does not listen on the Service's targetPort. The annotation "
         "activator.dev/probe chooses another probe.",
         service_commands=(_DESCRIBE_PODS,),
+        route_advice="Compare the probe with the last error in the table of pods. If connections "
+        "are refused, the application does not listen on the Service's targetPort.",
+        route_commands=(_DESCRIBE_PODS,),
         service_in_folder="Compare the probe with the last error in the table of pods. The "
         "EndpointSlices list the addresses, in the folder {folder}",
     ),
@@ -367,6 +379,10 @@ NO_SERVER: Final = "Correct the annotations activator.dev/auth-*: until then, re
 #: Advice instead of that of a row, if the Revision object is gone.
 DELETED: Final = (
     "Apply the Revision again if the deletion was a mistake. Otherwise its requests expire."
+)
+#: The same for an object of the KEDA HTTP add-on.
+DELETED_ROUTE: Final = (
+    "Apply the object again if the deletion was a mistake. Otherwise its requests expire."
 )
 #: The same for a plain Service.
 DELETED_SERVICE: Final = (

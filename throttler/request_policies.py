@@ -5,9 +5,10 @@ Plain records without rules; the proxy follows them. Knative has no counterpart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 # The classes of queued requests: their names, their shares of the queue, and how requests age.
 #
@@ -243,6 +244,109 @@ class Verdict:
         return self.status in DENIALS
 
 
+# Which requests a host, a path and header fields name; what the KEDA HTTP add-on's objects ask for.
+
+
+class HeaderRule(NamedTuple):
+    """A header field that a request must have.
+
+    Attributes:
+        name: in lower case.
+        value: one of its field values, exactly; None for any.
+    """
+
+    name: bytes
+    value: bytes | None = None
+
+
+class RouteRule(NamedTuple):
+    """Requests that match one of the hosts, one of the paths, and all headers.
+
+    Attributes:
+        hosts: in lower case without port and without a dot at the end. ``*.`` may come first and
+            stands for one or more labels. None, or ``*``: any host.
+        paths: prefixes by whole segments, without a slash at either end; none: any path.
+        headers: all of them must match.
+    """
+
+    hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    headers: tuple[HeaderRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaticResponse:
+    """A response that an object of the KEDA HTTP add-on gives itself.
+
+    Attributes:
+        status: the status code.
+        fields: header fields, each preceded by its CRLF; without Content-Length.
+        body: the whole body; unused with ``key`` or ``by_path``.
+        files: the keys of the ConfigMap that has the body, with their contents; None if the body
+            comes from a ConfigMap that is missing, and the response is 500.
+        key: the key of the body; empty for none. A missing key is 500.
+        by_path: whether the path of the request, without its leading slash, is the key. ``/`` is
+            ``index.html``; a missing key is an empty body.
+    """
+
+    status: int
+    fields: bytes = b""
+    body: bytes = b""
+    files: Mapping[str, bytes] | None = field(default_factory=dict)
+    key: str = ""
+    by_path: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRoute:
+    """Requests that get a static response. They are no load, and wake nothing.
+
+    Attributes:
+        rules: a request must match one of them; an empty rule matches each request.
+        response: what they get.
+        always: whether they get it although a pod is usable.
+    """
+
+    rules: tuple[RouteRule, ...]
+    response: StaticResponse
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptorRules:
+    """What an object of the KEDA HTTP add-on asks for.
+
+    Attributes:
+        kind: the kind of the object: HTTPScaledObject or InterceptorRoute.
+        target: what requests reach, as ``service:port``, for people.
+        request_timeout: seconds from arrival to the last byte of the response; 0 for no limit.
+        fallback: whether a request whose wait has reached its limit goes to the revision of the
+            same name and of the kind FALLBACK; else it gets 504.
+        placeholder: what requests get at once while no pod is usable; None: they wait.
+        max_pending: limit of waiting requests; 0 for none.
+        overflow: whether requests beyond that limit get the placeholder. Then others wait.
+        static_routes: the first that matches counts.
+        cold_start_header: whether responses of pods get X-KEDA-HTTP-Cold-Start.
+        problem: why no pod can be found, whatever runs: a request whose wait has reached its limit
+            then gets 500. Empty if pods can be found.
+        window, granularity: seconds over which the rate of requests counts, and of its buckets; no
+            window if the rate is no metric of the object.
+    """
+
+    kind: str
+    target: str
+    request_timeout: float = 0.0
+    fallback: bool = False
+    placeholder: StaticResponse | None = None
+    max_pending: int = 0
+    overflow: bool = False
+    static_routes: tuple[StaticRoute, ...] = ()
+    cold_start_header: bool = True
+    problem: str = ""
+    window: float = 0.0
+    granularity: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class RequestPolicies:
     """The policies of requests without a pod.
@@ -255,6 +359,7 @@ class RequestPolicies:
         wait_seconds: how long a request may wait for a pod, seconds. The time-out of the response
             then counts from the assignment. 0: the time-out covers both.
         models: the ids of the models while no pod is usable, with profile OPENAI; empty: unknown.
+        interceptor: what an object of the KEDA HTTP add-on asks for; None for other revisions.
     """
 
     waiting: WhileWaiting | None = None
@@ -263,3 +368,4 @@ class RequestPolicies:
     profile: Profile | None = None
     wait_seconds: float = 0.0
     models: tuple[str, ...] = ()
+    interceptor: InterceptorRules | None = None

@@ -93,6 +93,8 @@ class Silence:
 _SETTINGS: Final[Mapping[RevisionKind, str]] = {
     RevisionKind.REVISION: "containerConcurrency",
     RevisionKind.SERVICE: "container-concurrency",
+    RevisionKind.HTTP_ROUTE: "container-concurrency",
+    RevisionKind.FALLBACK: "container-concurrency",
 }
 
 

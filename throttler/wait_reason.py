@@ -22,6 +22,8 @@ from throttler.ticket import Ticket
 _LOST: Final = {
     RevisionKind.REVISION: Reason.AUTOSCALER_UNREACHABLE,
     RevisionKind.SERVICE: Reason.SCALER_UNREACHABLE,
+    RevisionKind.HTTP_ROUTE: Reason.SCALER_UNREACHABLE,
+    RevisionKind.FALLBACK: Reason.SCALER_UNREACHABLE,
 }
 _DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
 _by_address = attrgetter("address")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
@@ -20,7 +21,7 @@ from throttler.capacity import CapacityTerms
 from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, ServiceRoute
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
-from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, WaitMode
+from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, RequestPolicies, WaitMode
 from throttler.revision import RevisionThrottler, Statistics
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 _NO_ROUTE = ServiceRoute()
+#: Most rules of one revision in a response.
+MOST_RULES: Final = 1000
 
 
 def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.RevisionView:
@@ -89,6 +92,7 @@ def detail_view(
     """
     revision, now = throttler.revision.id, driver.clock()
     entry, route = driver.entries.known(revision), driver.entries.route_of(revision)
+    requests = throttler.revision.policies.requests
     failures = {} if entry is None else entry.failures.by_reason
     seen = cast("list[details.ColdStartView]", driver.cold_starts.views(revision))
     reason, detail = None, ""
@@ -100,7 +104,8 @@ def detail_view(
         **view,
         "tls": throttler.revision.tls,
         "probe": _probe_spec(throttler.revision),
-        "route": _route(route),
+        "route": None if route == _NO_ROUTE else _route(driver, revision, route),
+        "interceptor": None if requests is None else interceptor_view(requests),
         "queueOrder": queue_order_view(throttler),
         "wakeRules": wake_rules_view(throttler.revision),
         "authorization": authorization_view(throttler.revision),
@@ -116,14 +121,39 @@ def detail_view(
     }
 
 
-def _route(route: ServiceRoute) -> revisions.RouteView | None:
-    if route == _NO_ROUTE:
-        return None
+def _route(driver: Driver, revision: RevisionID, route: ServiceRoute) -> revisions.RouteView:
+    owners = driver.entries.owners_of(revision)
+    own = [key for key, owner in owners.items() if owner == revision]
+    taken = {
+        str(key): f"{owner.kind} {owner}" for key, owner in owners.items() if owner != revision
+    }
     return {
-        "hosts": list(route.hosts),
+        "hosts": list(dict.fromkeys(key.host for key in own)),
+        "rules": list(map(str, own[:MOST_RULES])),
+        "taken": dict(islice(taken.items(), MOST_RULES)),
         "port": route.port or None,
         "reconnect": route.reconnect,
         "podsService": route.pods,
+    }
+
+
+def interceptor_view(requests: RequestPolicies) -> details.InterceptorView | None:
+    """Return what an object of the KEDA HTTP add-on asks for; None for other revisions."""
+    rules = requests.interceptor
+    if rules is None:
+        return None
+    wait = requests.wait_seconds
+    return {
+        "object": rules.kind,
+        "target": rules.target,
+        "problem": rules.problem or None,
+        "readinessSeconds": None if wait == NO_TIMEOUT else _whole(wait),
+        "requestSeconds": _whole(rules.request_timeout) or None,
+        "fallback": rules.fallback,
+        "placeholderStatus": None if rules.placeholder is None else rules.placeholder.status,
+        "maxPendingRequests": rules.max_pending or None,
+        "overflow": rules.overflow,
+        "staticRoutes": len(rules.static_routes),
     }
 
 
@@ -358,7 +388,8 @@ def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
     if requests is None:
         return {"profile": None, "waitSeconds": None}
     profile = None if requests.profile is None else requests.profile.value
-    return {"profile": profile, "waitSeconds": requests.wait_seconds or None}
+    wait = requests.wait_seconds
+    return {"profile": profile, "waitSeconds": wait if 0 < wait < NO_TIMEOUT else None}
 
 
 # -- what wakes a revision, and keeps it awake

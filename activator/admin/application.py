@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -53,6 +53,8 @@ ENDPOINTS = (
     ("/reasons/{name}", "the page of a reason or of an alert, as text; README is the list"),
     ("/healthz", "whether the process is alive"),
     ("/readyz", "whether the activator accepts traffic"),
+    ("/livez", "200 while the process works, for the KEDA HTTP add-on"),
+    ("/queue", "requests of each HTTPScaledObject and InterceptorRoute, for the add-on's scaler"),
     ("/metrics", "metrics for Prometheus"),
     ("/api/v1/revisions", "all revisions, with their pods and queues, as JSON"),
     ("/api/v1/revisions/{namespace}/{name}", "one revision"),
@@ -108,6 +110,18 @@ class _Handlers:
             lines += self._runtime.certificate_warnings()
         return PlainTextResponse("\n".join(lines), 503 if reason else 200)
 
+    async def readyz_of_add_on(self, request: Request) -> Response:
+        if self._runtime.ready():
+            return PlainTextResponse("Service Unavailable", 503)
+        return PlainTextResponse("OK")
+
+    async def livez(self, request: Request) -> Response:
+        return Response()
+
+    async def queue(self, request: Request) -> Response:
+        pieces = in_turns(self._runtime.reporter.queue.pieces())
+        return Response(b"".join([piece async for piece in pieces]), media_type=JSON_TYPE)
+
     async def metrics(self, request: Request) -> Response:
         if request.method == "HEAD":
             return _stream((), METRICS_TYPE)
@@ -161,7 +175,7 @@ class _Handlers:
         return throttlers
 
     def _one(self, wanted: Mapping[str, str], kind: RevisionKind | None) -> RevisionThrottler:
-        """Return a revision; without a kind the Revision, and if there is none the Service.
+        """Return a revision; without a kind the first kind that has the name.
 
         Raises:
             RevisionNotFound: there is no such revision.
@@ -169,14 +183,10 @@ class _Handlers:
         find, namespace, name = self._runtime.driver.throttler.find_any, *wanted.values()
         if kind is not None:
             return find(namespace, name, kind)
-        try:
-            return find(namespace, name)
-        except RevisionNotFound:
-            try:
-                return find(namespace, name, RevisionKind.SERVICE)
-            except RevisionNotFound:
-                pass
-            raise
+        for each in RevisionKind:
+            with suppress(RevisionNotFound):
+                return find(namespace, name, each)
+        raise RevisionNotFound(name, namespace)
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         # Strings compare several times as fast as tuples; no name has a NUL.
@@ -252,6 +262,8 @@ def create_app(
     feed: EventFeed | None = None,
     scaler_page: str = "",
     admission: str = "",
+    *,
+    add_on: bool = False,
 ) -> Starlette:
     """Return the application for the admin port; its lifespan runs ``runtime``.
 
@@ -261,12 +273,15 @@ def create_app(
         feed: the events; the caller closes it before it stops the server. None for a new feed.
         scaler_page: address of the scaler's page for browsers; empty for no link.
         admission: address of the admission port; empty without one.
+        add_on: whether ``/readyz`` responds as the KEDA HTTP add-on.
     """
     handlers = _Handlers(runtime, feed, scaler_page, admission)
     routes = [
         *assets.page_routes(assets.dashboard(), assets.INDEX, handlers.index),
         Route("/healthz", handlers.healthz),
-        Route("/readyz", handlers.readyz),
+        Route("/readyz", handlers.readyz_of_add_on if add_on else handlers.readyz),
+        Route("/livez", handlers.livez),
+        Route("/queue", handlers.queue),
         Route("/metrics", handlers.metrics),
         Route("/api/v1/revisions", handlers.revisions),
         Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),

@@ -235,6 +235,9 @@ def reason_script() -> str:
         row.reason.value: {
             "meaning": _of_both(row.title),
             **_of_both(partial(_steps, row)),
+            **(
+                {"route": _steps(row, is_service=True, is_route=True)} if row.route_commands else {}
+            ),
             "inFolder": _of_both(row.folder_step),
         }
         for row in TABLE
@@ -247,7 +250,11 @@ def reason_script() -> str:
         "STARTING": reason.STARTING,
         "HARMLESS": reason.HARMLESS,
         "LISTS_PODS": reason.LISTS_PODS,
-        "DELETED": {"revision": reason.DELETED, "service": reason.DELETED_SERVICE},
+        "DELETED": {
+            "revision": reason.DELETED,
+            "service": reason.DELETED_SERVICE,
+            "route": reason.DELETED_ROUTE,
+        },
     }
     return "".join(
         f"export const {name} = {json.dumps(value)};\n" for name, value in values.items()
@@ -258,6 +265,6 @@ def _of_both(text: Callable[..., T]) -> dict[str, T]:
     return {"revision": text(is_service=False), "service": text(is_service=True)}
 
 
-def _steps(row: ReasonRow, *, is_service: bool) -> dict[str, object]:
-    advice, commands = row.steps(is_service=is_service)
+def _steps(row: ReasonRow, *, is_service: bool, is_route: bool = False) -> dict[str, object]:
+    advice, commands = row.steps(is_service=is_service, is_route=is_route)
     return {"advice": advice, "commands": commands}

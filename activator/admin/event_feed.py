@@ -56,8 +56,8 @@ class _Event:
     def __init__(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any], at: float):
         self.kind = kind
         self.revision = str(revision)
-        is_service = revision.kind is RevisionKind.SERVICE
-        self._what = {"revisionKind": revision.kind.value, **what} if is_service else what
+        of_knative = revision.kind is RevisionKind.REVISION
+        self._what = what if of_knative else {"revisionKind": revision.kind.value, **what}
         self._at = at
         self.made = b""
 

@@ -80,6 +80,7 @@ def _json(view: str) -> dict[str, Any]:
 
 _TEXT: Final[dict[str, Any]] = {"text/plain": {"schema": {"type": "string"}}}
 _EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
+_QUEUE: Final[dict[str, Any]] = {"application/json": {"schema": {"type": "object"}}}
 _PROBLEM: Final[dict[str, Any]] = {
     PROBLEM_TYPE: {"schema": {"$ref": _REF.format(name="ProblemView")}}
 }
@@ -104,6 +105,14 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("/readyz", "readiness", "Whether the activator accepts traffic."),
         {200: (_TEXT, "It does."), 503: (_TEXT, "It does not; the text has the reason.")},
+    ),
+    (
+        *("/livez", "liveness", "Whether the process works, for the KEDA HTTP add-on."),
+        {200: (_TEXT, "It works.")},
+    ),
+    (
+        *("/queue", "queue", "The requests of the objects of the KEDA HTTP add-on."),
+        {200: (_QUEUE, "By NAMESPACE/NAME: Concurrency, RequestCount and RPS.")},
     ),
     (
         *("/reasons/{name}", "reason", "The page of a reason or of an alert, in Markdown."),
@@ -198,6 +207,7 @@ TABLES: Final = (
     ("field of `sticky`", revisions.StickyView),
     ("field of `probe`", details.ProbeView),
     ("field of `route`", revisions.RouteView),
+    ("field of `interceptor`", details.InterceptorView),
     ("field of `queueOrder`", details.QueueOrderView),
     ("field of `queuedByClass`", details.ClassesView),
     ("field of one of `largestFlows`", details.FlowView),

@@ -50,6 +50,7 @@ class RevisionLoad:
 
     __slots__ = (
         "_arrivals",
+        "_before",
         "_discount",
         "_period_start",
         "_removed",
@@ -68,6 +69,7 @@ class RevisionLoad:
         self._reported = False
         self._removed = False  # the revision was deleted
         self._arrivals = 0
+        self._before = 0  # arrivals before this period, without what is no request
         self._weight = 0.0  # request-seconds of this period, up to _since
         self._since = 0.0
         self._period_start = 0.0
@@ -77,6 +79,19 @@ class RevisionLoad:
     def reported(self) -> bool:
         """Whether the next report contains this revision; False after a period without requests."""
         return self._reported
+
+    @property
+    def arrived(self) -> int:
+        """The number of requests since the load was made; it never falls."""
+        return self._before + self._arrivals
+
+    def demand_began(self, now: float) -> None:
+        """Count what is no request as one in flight, so that pods start or stay.
+
+        The caller must call ``request_ended`` once for it. ``arrived`` does not count it.
+        """
+        self._before -= 1
+        self.request_began(now)
 
     def request_began(self, now: float) -> None:
         """Count a request that arrives.
@@ -123,6 +138,7 @@ class RevisionLoad:
             max(self._arrivals - self._discount, 0),
         )
         self._reported = bool(self._arrivals or self.in_flight or weight)
+        self._before += self._arrivals
         self._arrivals = 0
         self._discount = 0
         self._weight = 0.0
@@ -155,6 +171,10 @@ class ConcurrencyReporter:
             load = self._loads[revision_id] = RevisionLoad(revision_id, self)
         load._removed = False
         return load
+
+    def find(self, revision_id: RevisionID) -> RevisionLoad | None:
+        """Return the load of a revision that has had a request; else None."""
+        return self._loads.get(revision_id)
 
     def remove(self, revision_id: RevisionID) -> None:
         """Remove a deleted revision after its last requests have been reported.

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from activator.autoscaler.concurrency import POKE_COUNT, ConcurrencyReporter, Stat
-from throttler.model import RevisionID, RevisionKind
+from activator.autoscaler.queue_counts import QueueCounts
+from throttler.model import Revision, RevisionID, RevisionKind
 
 if TYPE_CHECKING:
     from activator.autoscaler.link import AutoscalerLink
@@ -49,11 +50,13 @@ class StatReporter:
         clock: returns seconds; callers of ``request_began`` and ``request_ended`` read the same
             clock.
         period: seconds between reports.
+        revisions: returns all revisions that exist.
         kept: returns how many requests of a revision are at pods, while another activator gets, and
             reports, the others; None while none does.
 
     Attributes:
         loads: the load of each revision.
+        queue: the counts for a scaler that polls.
     """
 
     def __init__(
@@ -62,14 +65,16 @@ class StatReporter:
         *,
         clock: Callable[[], float],
         period: float = PERIOD,
+        revisions: Callable[[], Iterable[Revision]] = tuple,
         kept: Callable[[RevisionID], int | None] = lambda revision: None,
     ) -> None:
-        self._sinks = tuple(sinks)
         self._kept = kept
         self._failing: set[int] = set()
         self._clock = clock
         self._period = period
         self.loads = ConcurrencyReporter(self._poke)
+        self.queue = QueueCounts(revisions, self.loads.find, clock)
+        self._sinks = (*sinks, self.queue.on_stats)
         self._busy = asyncio.Event()  # set while a revision is not dormant
 
     async def run(self) -> None:
@@ -130,6 +135,10 @@ class StatReporter:
 LOST: Final = 90.0
 
 
+_REVISIONS: Final = (RevisionKind.REVISION,)
+_OF_SCALER: Final = (RevisionKind.SERVICE, RevisionKind.HTTP_ROUTE)
+
+
 class Links:
     """The links of one activator.
 
@@ -139,7 +148,7 @@ class Links:
 
     Attributes:
         autoscaler: the link to the autoscaler of Revisions; None without one.
-        scaler: the link to the scaler of Services; None without one.
+        scaler: the link to the scaler of Services and route objects; None without one.
 
     Raises:
         ValueError: a URL is no WebSocket URL.
@@ -178,17 +187,19 @@ class Links:
     def sinks(
         self, pod_name: str, on_sent_of: Callable[[list[Stat]], Callable[[], None]]
     ) -> Iterator[Sink]:
-        """Yield a sink for each link. Frames have no kinds, so each peer gets its kind alone.
+        """Yield a sink for each link, which gets the kinds of its peer alone.
+
+        Nothing scales the fallbacks of route objects, so no peer gets their load.
 
         Arguments:
             pod_name: the pod of this activator.
             on_sent_of: returns a function to call when a frame with these stats has been sent.
         """
-        for kind in RevisionKind:
-            if (link := self.of(kind)) is not None:
+        for link, kinds in ((self.autoscaler, _REVISIONS), (self.scaler, _OF_SCALER)):
+            if link is not None:
                 from activator.autoscaler.wire import frame_sink
 
-                yield frame_sink(link.send, pod_name, on_sent_of, kind)
+                yield frame_sink(link.send, pod_name, on_sent_of, kinds)
 
 
 def _link(url: str, peer: str, token_file: str = "") -> AutoscalerLink | None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61\x63tivator/autoscaler/stat.proto\x12\x07metrics\"\xcb\x01\n\x04Stat\x12\x10\n\x08pod_name\x18\x01 \x01(\t\x12#\n\x1b\x61verage_concurrent_requests\x18\x02 \x01(\x01\x12+\n#average_proxied_concurrent_requests\x18\x03 \x01(\x01\x12\x15\n\rrequest_count\x18\x04 \x01(\x01\x12\x1d\n\x15proxied_request_count\x18\x05 \x01(\x01\x12\x16\n\x0eprocess_uptime\x18\x06 \x01(\x01\x12\x11\n\ttimestamp\x18\x07 \x01(\x03\"O\n\x0fWireStatMessage\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1b\n\x04stat\x18\x03 \x01(\x0b\x32\r.metrics.Stat\">\n\x10WireStatMessages\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.metrics.WireStatMessageb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61\x63tivator/autoscaler/stat.proto\x12\x07metrics\"\xcb\x01\n\x04Stat\x12\x10\n\x08pod_name\x18\x01 \x01(\t\x12#\n\x1b\x61verage_concurrent_requests\x18\x02 \x01(\x01\x12+\n#average_proxied_concurrent_requests\x18\x03 \x01(\x01\x12\x15\n\rrequest_count\x18\x04 \x01(\x01\x12\x1d\n\x15proxied_request_count\x18\x05 \x01(\x01\x12\x16\n\x0eprocess_uptime\x18\x06 \x01(\x01\x12\x11\n\ttimestamp\x18\x07 \x01(\x03\"O\n\x0fWireStatMessage\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1b\n\x04stat\x18\x03 \x01(\x0b\x32\r.metrics.Stat\"h\n\x10WireStatMessages\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.metrics.WireStatMessage\x12(\n\x06routes\x18\x10 \x03(\x0b\x32\x18.metrics.WireStatMessageb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,5 +36,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WIRESTATMESSAGE']._serialized_start=250
   _globals['_WIRESTATMESSAGE']._serialized_end=329
   _globals['_WIRESTATMESSAGES']._serialized_start=331
-  _globals['_WIRESTATMESSAGES']._serialized_end=393
+  _globals['_WIRESTATMESSAGES']._serialized_end=435
 # @@protoc_insertion_point(module_scope)

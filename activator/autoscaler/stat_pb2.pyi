@@ -36,7 +36,9 @@ class WireStatMessage(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., stat: _Optional[_Union[Stat, _Mapping]] = ...) -> None: ...
 
 class WireStatMessages(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "routes")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[WireStatMessage]
-    def __init__(self, messages: _Optional[_Iterable[_Union[WireStatMessage, _Mapping]]] = ...) -> None: ...
+    routes: _containers.RepeatedCompositeFieldContainer[WireStatMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[WireStatMessage, _Mapping]]] = ..., routes: _Optional[_Iterable[_Union[WireStatMessage, _Mapping]]] = ...) -> None: ...

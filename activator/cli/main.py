@@ -20,7 +20,13 @@ from activator.pages import LIST, SCALER, pages
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
 from activator.settings.config import SETTINGS, Settings, load, settings_of
-from activator.settings.setting import ConfigError, SettingRow, unknown_variables
+from activator.settings.setting import (
+    ConfigError,
+    SettingRow,
+    is_add_on,
+    is_add_on_scaler,
+    unknown_variables,
+)
 
 OK: Final = 0
 FAILED: Final = 1
@@ -132,10 +138,14 @@ def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSet
     known = [row.variable for row in (*SETTINGS, *scale_settings.SETTINGS)]
     for text in unknown_variables(known, os.environ):
         click.echo(f"activator {command}: {text}", err=True)
+    if is_add_on(os.environ) and os.environ.get("PROFILING_BIND_ADDRESS"):
+        text = "environment variable PROFILING_BIND_ADDRESS has no effect; see --profiling-port"
+        click.echo(f"activator {command}: {text}", err=True)
+    environ = os.environ | click.get_current_context().obj
     try:
         if command == scale_settings.COMMAND:
-            return scale_settings.load(flags)
-        return load(command, flags)
+            return scale_settings.load(flags, environ)
+        return load(command, flags, environ)
     except ConfigError as error:
         count = len(error.problems)
         what = "a setting is" if count == 1 else f"{count} settings are"
@@ -385,8 +395,8 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     ),
     click.Option(
         ["--kind"],
-        type=click.Choice(["revision", "service"]),
-        help="Kind of the object, if a Revision and a Service share a name.",
+        type=click.Choice(["revision", "service", "http-route", "fallback"]),
+        help="Kind of the object, if several share a name.",
     ),
     _WATCH,
 )
@@ -401,7 +411,8 @@ def explain(
     """Show why requests of one revision or Service wait. It also shows the decision about each pod.
 
     Queries the admin port, as `activator status` does. REVISION alone is in the namespace of
-    --namespace, or in default. The name of a plain Service works as well.
+    --namespace, or in default. The names of plain Services and of objects of the KEDA HTTP add-on
+    work as well.
 
     \b
     Output:
@@ -541,8 +552,33 @@ def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
         raise click.UsageError(str(error)) from None
 
 
+#: The activator's words for zap's levels; a number is more detailed than ``debug``.
+_ZAP_LEVELS: Final = {"warn": "warning", "dpanic": "error", "panic": "error", "fatal": "error"}
+
+
+def _without_zap(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the words without arguments of zap, and these by name, as Go's flag package reads."""
+    left, zap = list[str](), dict[str, str]()
+    following = iter(words)
+    for word in following:
+        name, equals, value = word.partition("=")
+        name = f"--{name.lstrip('-')}"
+        if not word.startswith("-") or not name.startswith("--zap-"):
+            left.append(word)
+            continue
+        if not equals and name != "--zap-devel":  # the only one that is a switch
+            value = next(following, "")
+        zap[name] = value
+    level = zap.get("--zap-log-level", "").lower()
+    zap["--zap-log-level"] = "debug" if level.isdigit() else _ZAP_LEVELS.get(level, level)
+    return left, zap
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; the console script calls this function.
+
+    In the Deployments of the KEDA HTTP add-on, the arguments are for its programs and name no
+    command. It is ``run`` for its interceptor, and ``scale`` for its scaler.
 
     Arguments:
         args: the words after the program's name; by default the arguments of this process.
@@ -550,8 +586,12 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         The exit status; the caller must end the process with it.
     """
+    words, zap = [*(sys.argv[1:] if args is None else args)], dict[str, str]()
+    if (is_scaler := is_add_on_scaler(os.environ)) or is_add_on(os.environ):
+        words, zap = _without_zap(words)
+        words = words or ["scale" if is_scaler else "run"]
     try:
-        ended = cli.main(args, prog_name="activator", standalone_mode=False)
+        ended = cli.main(words, prog_name="activator", standalone_mode=False, obj=zap)
     except click.ClickException as error:
         error.show()
         return error.exit_code

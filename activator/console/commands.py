@@ -12,6 +12,14 @@ from urllib.parse import quote
 from activator.console import client, explain, explain_parts, status
 from activator.console.screen import Page, Shown, screen, show, watch
 
+#: The kind of the revision of each kind of objects.
+_KINDS: Final = {
+    "Revision": "revision",
+    "Service": "service",
+    "HTTPScaledObject": "http-route",
+    "InterceptorRoute": "http-route",
+}
+
 
 class Status:
     """The request and the page of ``activator status``: all revisions, or all of one namespace.
@@ -59,7 +67,7 @@ class Status:
             return [
                 f"not in use: {explain.warning(each)}"
                 for each in activator.nodes("objectWarnings", required=False)
-                if (kind := each.text("kind").lower()) in ("service", "revision")
+                if (kind := _KINDS.get(each.text("kind")))
                 and self._namespace in (None, each.text("namespace"))
                 and (kind, each.text("namespace"), each.text("name")) not in used
             ]
@@ -75,7 +83,7 @@ class Explain:
     """The requests and the page of ``activator explain``: one revision, as `Status` has them.
 
     Arguments:
-        kind: ``revision`` or ``service``; None for the Revision, and if there is none the Service.
+        kind: a value of RevisionKind; None for the first kind that has the name.
         scaler_url: the admin port of the scaler, which is queried about a Service; empty for none.
     """
 

@@ -70,7 +70,10 @@ def _wrong(one: client.Json, activator: client.Json | None) -> list[client.Json]
 
 def _headline(one: client.Json, cause: str, starts: bool) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
-    if status.is_service(one):
+    if (interceptor := one.node("interceptor")) is not None:
+        of = "fallback of " if one.text("kind", default="") == "fallback" else ""
+        name = f"{of}{interceptor.text('object')} {name}"
+    elif status.is_plain(one):
         name = f"Service {name}"
     queued = one.whole("queued")
     if queued:
@@ -123,9 +126,11 @@ def _facts(
         yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
     if (probe := one.node("probe")) is not None and "why" in probe:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
+    if (interceptor := one.node("interceptor")) is not None:
+        yield from _interceptor(one, interceptor)
     if (route := one.node("route")) is not None:
         yield from _route(route)
-    if status.is_service(one) and "protocol" in one:
+    if status.is_plain(one) and "protocol" in one:
         yield Fact("Protocol", (_protocol(one),))
     if warnings := [*map(warning, one.nodes("objectWarnings", required=False))]:
         yield Fact("Warnings", tuple(_first(warnings)))
@@ -155,14 +160,16 @@ def _reasons(
     """
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
-    is_service = status.is_service(one)
+    is_service, is_route = status.is_plain(one), one.node("interceptor") is not None
     why = meaning(reason, is_service=is_service) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
     route = one.node("route")
     pods = route.text("podsService", default="") if route is not None else ""
-    todo = what_to_do(reason, *names, folder, pods=pods, is_service=is_service)
-    if status.deleted(one):
+    todo = what_to_do(reason, *names, folder, pods=pods, is_service=is_service, is_route=is_route)
+    if status.deleted(one) and is_route:
+        todo = [reasons.DELETED_ROUTE]
+    elif status.deleted(one):
         todo = [reasons.DELETED_SERVICE if is_service else reasons.DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
@@ -216,7 +223,7 @@ def _failures(one: client.Json) -> Iterator[Fact]:
         reason, detail = last.text("reason"), last.text("detail", default="")
         about = f" ({detail})" if detail else ""
         text = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
-        means = meaning(reason, is_service=status.is_service(one))
+        means = meaning(reason, is_service=status.is_plain(one))
         yield Fact("Last failure", (text, means, page_of(reason)))
     if (failures := one.node("failures")) is not None:
         counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
@@ -251,12 +258,46 @@ def _protocol(one: client.Json) -> str:
 
 
 def _route(route: client.Json) -> Iterator[Fact]:
-    """Yield the hosts of a Service, and the port that is its alone."""
-    if hosts := route.texts("hosts"):
+    """Yield the hosts and the rules of a Service, and the port that is its alone."""
+    hosts = route.texts("hosts")
+    rules = route.texts("rules") if "rules" in route else hosts
+    if rules != hosts:
+        yield Fact("Rules", tuple(_first(rules)))
+    elif hosts:
         yield Fact("Hosts", (explain_parts.listed(hosts, LISTED_HOSTS),))
+    if (taken := route.node("taken")) is not None:
+        lines = [f"{rule}: {client.printable(str(by))} has it" for rule, by in taken.items()]
+        if lines:
+            yield Fact("Not its own", tuple(_first(lines)))
     if "port" in route:
         direct = ", new connections reach the pods" if route.flag("reconnect") else ""
         yield Fact("Port", (f"{route.whole('port')}{direct}",))
+
+
+def _interceptor(one: client.Json, interceptor: client.Json) -> Iterator[Fact]:
+    """Yield the target of an object of the KEDA HTTP add-on, its limits, and its own responses."""
+    yield Fact("Target", (interceptor.text("target"),))
+    wait = "no limit for the wait"
+    if "readinessSeconds" in interceptor:
+        then = "the request goes to the fallback" if interceptor.flag("fallback") else "504"
+        if "problem" in interceptor:
+            then = "500"
+        wait = f"{interceptor.number('readinessSeconds'):g} s of waiting, then {then}"
+    limits = [wait]
+    if "maxPendingRequests" in interceptor:
+        more = "the placeholder" if interceptor.flag("overflow") else "503"
+        pending = interceptor.whole("maxPendingRequests")
+        limits.append(f"{pending} waiting requests, then {more}")
+    if one.number("timeoutSeconds", default=0.0):
+        limits.append(f"{one.number('timeoutSeconds'):g} s from a pod to its response")
+    if "requestSeconds" in interceptor:
+        limits.append(f"{interceptor.number('requestSeconds'):g} s for the whole request")
+    yield Fact("Limits", tuple(limits))
+    if "placeholderStatus" in interceptor:
+        status_ = interceptor.whole("placeholderStatus")
+        yield Fact("Placeholder", (f"status {status_} while no pod is usable",))
+    if static := interceptor.whole("staticRoutes", default=0):
+        yield Fact("Static routes", (f"{static}; their requests start no pod",))
 
 
 #: The meaning of each word of ``readinessRule``.
@@ -314,22 +355,25 @@ def what_to_do(
     *,
     pods: str = "",
     is_service: bool = False,
+    is_route: bool = False,
 ) -> list[str]:
     """Return the first steps, in lines; none for an unknown word.
 
     Arguments:
-        is_service: whether the name is that of a plain Service.
+        is_service: whether the name is that of a plain Service, or of an object of KEDA.
+        is_route: whether it is that of an object of KEDA.
         folder: the folder that the objects come from; empty for a cluster.
         pods: the Service whose EndpointSlices list the pods; empty for the plain Service itself.
     """
     if reason not in _ROWS:
         return []
     row = _ROWS[reason]
+    name = pods if is_route and pods else name
     words = {"namespace": quote(namespace), "name": quote(name)}  # for a shell
     words |= {"pods": quote(pods or name), "folder": folder}
     if folder and (step := row.folder_step(is_service=is_service)):
         return [_filled(step, words)]
-    sentence, commands = row.steps(is_service=is_service)
+    sentence, commands = row.steps(is_service=is_service, is_route=is_route)
     return [sentence, *(_filled(each, words) for each in commands)]
 
 

@@ -20,8 +20,8 @@ from activator.console.screen import Fact, Page, Table
 class StatusRow:
     """One revision as the table shows it; the fields are its columns.
 
-    The table has the column ``kind`` only if it shows a plain Service. Then the column
-    ``revision`` has the heading ``name``.
+    The table has the column ``kind`` only if it shows other objects than Revisions. Then the
+    column ``revision`` has the heading ``name``.
     """
 
     kind: str
@@ -33,6 +33,7 @@ class StatusRow:
     state: str
 
 
+_REVISION: Final = "revision"
 _SERVICE: Final = "service"
 COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(StatusRow))
 
@@ -50,7 +51,7 @@ def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
     """Return the page."""
     if for_terminal and not rows:
         return ("No revision or Service is known yet.",)
-    shows_kind = any(row.kind == _SERVICE for row in rows)
+    shows_kind = any(row.kind != _REVISION for row in rows)
     columns = fields(StatusRow)[0 if shows_kind else 1 :]
     names = [column.name.replace("_", " ") for column in columns]
     table = Table(
@@ -84,7 +85,7 @@ def _row(one: client.Json) -> StatusRow:
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
     return StatusRow(
-        kind=one.text("kind", default="revision"),
+        kind=one.text("kind", default=_REVISION),
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
         in_flight=f"{one.whole('inFlight')}/{capacity(one)}",
@@ -97,6 +98,11 @@ def _row(one: client.Json) -> StatusRow:
 def is_service(one: client.Json) -> bool:
     """Return whether a revision is a plain Service; older activators have no such field."""
     return one.text("kind", default="") == _SERVICE
+
+
+def is_plain(one: client.Json) -> bool:
+    """Return whether a revision is none of Knative's."""
+    return one.text("kind", default=_REVISION) != _REVISION
 
 
 def deleted(one: client.Json) -> bool:

@@ -10,17 +10,25 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from itertools import islice
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.source import Sink
+from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey, root
+from activator.plain.problems import ServiceProblem
 from activator.plain.slices import NO_LISTENERS, OwnListeners
 from activator.records.source_status import ObjectWarning
-from throttler.model import RevisionKind
+from throttler.model import RevisionID, RevisionKind
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Most problems that the log has at once.
+_MOST_LOGGED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +41,12 @@ class Scope:
         family: the family of this process, which counts if slices list both families.
         readiness_policy: the policy of Revisions without the annotation, see revisions.parse.
         cluster_domain: the suffix of the names of Services.
-        services: whether annotated Services count. Then an EndpointSlice without Knative's labels
-            is no mistake.
+        services: whether annotated Services or route objects count. Then an EndpointSlice without
+            Knative's labels is no mistake.
         folder: whether objects come from a folder, where each one is meant for the activator.
         own: the ports on which this process listens: none of them is a pod of a Service.
         activators: namespace and name of the Service of the activators; None without a cluster.
+        interceptor: what the settings say for all objects of the KEDA HTTP add-on.
     """
 
     system_namespace: str | None = None
@@ -49,6 +58,7 @@ class Scope:
     folder: bool = False
     own: OwnListeners = NO_LISTENERS
     activators: tuple[str, str] | None = None
+    interceptor: InterceptorDefaults = InterceptorDefaults()  # noqa: RUF009  # frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,62 @@ class ObjectKind(Generic[T]):
     warning: Callable[[object, T | None, Scope], str] = lambda obj, parsed, scope: ""
 
 
+class ProblemReports:
+    """The problems that several objects cause together, by revision.
+
+    Until all kinds have been read, an object that is missing may only be late: nothing is logged.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[RevisionID, tuple[str, tuple[ServiceProblem, ...]]] = {}
+        self.is_settled = False
+
+    def put(self, id_: RevisionID, kind: str, found: Iterable[ServiceProblem]) -> None:
+        """Replace the problems of a revision, and log the new ones.
+
+        Arguments:
+            kind: of its object.
+        """
+        _, before = self._known.pop(id_, ("", ()))
+        if now := tuple(found):
+            self._known[id_] = kind, now
+        if self.is_settled:
+            for problem in now:
+                if problem not in before:
+                    _log_problem(id_, kind, problem)
+
+    def settle(self) -> None:
+        """Log the problems that are left, once all kinds have been read."""
+        self.is_settled = True
+        found = list(islice(self, _MOST_LOGGED + 1))
+        for each in found[:_MOST_LOGGED]:
+            _log_problem(*each)
+        if len(found) > _MOST_LOGGED:
+            logger.warning("more objects have problems: the admin API lists them")
+
+    def __iter__(self) -> Iterator[tuple[RevisionID, str, ServiceProblem]]:
+        """Iterate over all problems, with the kinds of their objects."""
+        for id_, (kind, found) in self._known.items():
+            for problem in found:
+                yield id_, kind, problem
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        """Yield all problems as warnings."""
+        for id_, kind, (reason, text) in self:
+            yield ObjectWarning(kind, *id_[:2], id_.name, text, reason.value, id_.kind)
+
+
+def _log_problem(id_: RevisionID, kind: str, problem: ServiceProblem) -> None:
+    logger.warning(
+        "%s %s: %s: %s",
+        kind,
+        id_,
+        problem.reason,
+        problem.text,
+        extra={"object_kind": kind, "reason": problem.reason.value},
+    )
+
+
 class Dialect:
     """One dialect: its kinds, and the sums of its objects. It passes changed sums to the sinks.
 
@@ -81,14 +147,14 @@ class Dialect:
 
     Attributes:
         name: as in the setting ``dialect``.
-        main: the kind of objects that revisions are made of; empty if there are no revisions.
+        main: the kinds of objects that revisions are made of; empty if there are no revisions.
         revision_kind: the kind of these revisions; None if there are none.
         label: the label of other kinds that names the revision of an object; empty for none.
         kinds: its kinds. The types within a row agree, which the type cannot express.
     """
 
     name: ClassVar[str]
-    main: ClassVar[str] = ""
+    main: ClassVar[tuple[str, ...]] = ()
     revision_kind: ClassVar[RevisionKind | None] = None
     label: ClassVar[str] = ""
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]]
@@ -112,9 +178,6 @@ class Dialect:
         Arguments:
             unread: the kinds that the cluster lacks, or that no role allows to read.
         """
-
-
-logger = logging.getLogger(__name__)
 
 
 # Records and logs unusable objects.
@@ -159,7 +222,7 @@ def log_rejection(rejection: Rejection) -> None:
 
 def revision_of(key: ObjectKey, obj: object, dialect: Dialect) -> str:
     """Return the name of the revision that an object belongs to; empty if no label names it."""
-    if key.kind == dialect.main:
+    if key.kind in dialect.main:
         return key.name
     try:
         name = root(obj, key.kind)["metadata"]["labels"].at(dialect.label).value

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
@@ -27,6 +28,7 @@ from activator.discovery.dialect import (
     log_rejection,
     revision_of,
 )
+from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink
@@ -102,7 +104,12 @@ def _in_scope(key: ObjectKey, scope: Scope) -> bool:
     return scope.system_namespace in (None, key.namespace)
 
 
-_ALL: Final[tuple[type[Dialect], ...]] = (KnativeDialect, ServicesDialect, SystemDialect)
+_ALL: Final[tuple[type[Dialect], ...]] = (
+    KnativeDialect,
+    ServicesDialect,
+    KedaDialect,
+    SystemDialect,
+)
 #: The dialects that the setting ``dialect`` may name.
 DIALECTS: Final[Mapping[str, type[Dialect]]] = {each.name: each for each in _ALL if each.main}
 #: The API group of each kind; empty for the core group. Dialects with one kind agree on its group.
@@ -352,6 +359,14 @@ def _is_number(version: str) -> bool:
     return len(version) < 40 and version.isascii() and version.isdigit()
 
 
+def _by_kind(parts: Iterable[DialectInventory]) -> Mapping[str, Sequence[DialectInventory]]:
+    found: dict[str, list[DialectInventory]] = {}
+    for part in parts:
+        for kind in part.kinds:
+            found.setdefault(kind, []).append(part)
+    return found
+
+
 # Applies raw objects, in any order, to all dialects in use: each object to each that knows it.
 #
 # A dialect keeps its own last good state of an object. So an object that is broken for one
@@ -392,10 +407,20 @@ class Inventory:
             DialectInventory(each(sink, system, scope), self._report_once, scope)
             for each in (*dialects, SystemDialect)
         )
-        self._by_kind: dict[str, list[DialectInventory]] = {}
-        for part in self._parts:
-            for kind in part.kinds:
-                self._by_kind.setdefault(kind, []).append(part)
+        self._by_kind = _by_kind(self._parts)
+
+    def only(self, dialect: str) -> Inventory:
+        """Return the part of one dialect: other dialects do not get the objects it gets.
+
+        Arguments:
+            dialect: its name; empty for all dialects together.
+        """
+        if not dialect:
+            return self
+        found = copy(self)
+        found._parts = tuple(part for part in self._parts if part.state.name == dialect)
+        found._by_kind = _by_kind(found._parts)
+        return found
 
     # -- objects ------------------------------------------------------------------------------
 

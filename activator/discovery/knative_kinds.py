@@ -192,7 +192,7 @@ class KnativeDialect(Dialect):
     """
 
     name = "knative"
-    main = "Revision"
+    main: ClassVar[tuple[str, ...]] = ("Revision",)
     revision_kind: ClassVar[RevisionKind | None] = RevisionKind.REVISION
     label = REVISION_LABEL
 

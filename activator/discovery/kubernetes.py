@@ -21,7 +21,8 @@ import tenacity
 from activator.discovery.api_server import ApiServer, ClusterConfigError
 from activator.discovery.backoff import Timings
 from activator.discovery.endpoints import EndpointsSource
-from activator.discovery.inventory import Inventory
+from activator.discovery.inventory import Inventory, SystemDialect
+from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.knative_kinds import KnativeDialect
 from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck
@@ -33,6 +34,7 @@ from activator.discovery.wire import (
     ServerResponseError,
     WatchedResource,
 )
+from activator.keda.objects import BODY_LABEL, GROUP, ROUTE, SCALED_OBJECT
 from activator.knative.words import REVISIONS_PATH, SERVICE_TYPE_LABEL
 from activator.plain.workloads import KINDS as WORKLOADS
 from activator.records.source_status import SourceStatus
@@ -139,6 +141,23 @@ _OF_KNATIVE = MappingProxyType({"labelSelector": SERVICE_TYPE_LABEL})
 
 _SERVICES: Final = WatchedResource("Service", "/api/v1/services")
 _SLICES: Final = WatchedResource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices")
+_OF_KEDA: Final = tuple(
+    WatchedResource(
+        kind,
+        f"/apis/{GROUP}/{version}/{kind.lower()}s",
+        may_lack=True,
+        if_missing="is it part of the installed version of the KEDA HTTP add-on?",
+    )
+    for kind, version in ((SCALED_OBJECT, "v1alpha1"), (ROUTE, "v1beta1"))
+)
+#: The add-on reads the same ConfigMaps of all namespaces. Its role of 0.12 does not allow that.
+_BODIES: Final = WatchedResource(
+    "ConfigMap",
+    "/api/v1/configmaps",
+    MappingProxyType({"labelSelector": f"{BODY_LABEL}=true"}),
+    may_lack=True,
+    dialect=KedaDialect.name,
+)
 _WORKLOADS: Final = tuple(
     WatchedResource(kind, f"/apis/apps/v1/{kind.lower()}s", may_lack=True) for kind in WORKLOADS
 )
@@ -148,23 +167,44 @@ def resources(
     system_namespace: str,
     source: EndpointsSource = EndpointsSource.AUTO,
     dialects: Collection[str] = (KnativeDialect.name,),
+    keda_namespace: str = "",
 ) -> tuple[WatchedResource, ...]:
     """Return the resources of all namespaces, and the ConfigMaps of one.
+
+    The dialect keda alone needs no resource that the add-on's role forbids.
 
     Arguments:
         system_namespace: namespace of the ConfigMaps.
         source: the kind of objects that list the pods of Knative's revisions.
         dialects: names of the dialects in use. A resource that two of them read is followed once.
+        keda_namespace: the only namespace with objects of the dialect keda; empty for all.
     """
     with_services = ServicesDialect.name in dialects
-    config_maps = WatchedResource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps")
-    if KnativeDialect.name not in dialects:
-        return (_SERVICES, _SLICES, *_WORKLOADS, config_maps._replace(may_lack=True))
-    followed = _of_knative(source, with_services=with_services)
-    if with_services:
-        # All slices: no label marks the slices of annotated Services.
-        followed = (*(each for each in followed if each.kind != _SLICES.kind), _SLICES)
-    return (*followed, *(_WORKLOADS if with_services else ()), config_maps)
+    of_keda = [_in_namespace(each, keda_namespace) for each in (*_OF_KEDA, _BODIES)]
+    if set(dialects) == {KedaDialect.name}:
+        return (*(_in_namespace(each, keda_namespace) for each in (_SERVICES, _SLICES)), *of_keda)
+    with_keda, with_knative = KedaDialect.name in dialects, KnativeDialect.name in dialects
+    followed: tuple[WatchedResource, ...] = (_SERVICES, _SLICES)
+    if with_knative:
+        followed = _of_knative(source, with_services=with_services)
+        if with_services or with_keda:
+            # All slices: no label marks the slices of the Services of these dialects.
+            followed = (*(each for each in followed if each.kind != _SLICES.kind), _SLICES)
+    config_maps = WatchedResource(
+        "ConfigMap",
+        f"/api/v1/namespaces/{system_namespace}/configmaps",
+        may_lack=not with_knative,
+        dialect=SystemDialect.name,
+    )
+    workloads = _WORKLOADS if with_services else ()
+    return (*followed, *workloads, config_maps, *(of_keda if with_keda else ()))
+
+
+def _in_namespace(resource: WatchedResource, namespace: str) -> WatchedResource:
+    """Return the same resource of one namespace only; unchanged if that is empty."""
+    group, _, name = resource.path.rpartition("/")
+    path = f"{group}/namespaces/{namespace}/{name}"
+    return resource._replace(path=path) if namespace else resource
 
 
 def _of_knative(source: EndpointsSource, *, with_services: bool) -> tuple[WatchedResource, ...]:
@@ -226,7 +266,14 @@ class KubernetesWatch(Source):
         self.self_check = SelfCheck(
             self._api, inventory, self._reflectors, self._timings, self_check_interval
         )
-        for resource in resources(system_namespace, inventory.scope.endpoints, inventory.dialects):
+        scope = inventory.scope
+        self._place = system_namespace or scope.interceptor.watch_namespace
+        for resource in resources(
+            system_namespace,
+            scope.endpoints,
+            inventory.dialects,
+            scope.interceptor.watch_namespace,
+        ):
             self._follow(resource)
 
     async def start(self) -> None:
@@ -239,11 +286,13 @@ class KubernetesWatch(Source):
         A missing resource that may be missing has no age.
         """
         kinds = self._inventory.status()
-        for kind, reflector in self._reflectors.items():
+        for name, reflector in self._reflectors.items():
+            resource = reflector.resource
+            known = self._inventory.only(resource.dialect).status()[resource.kind]
             settled = reflector.settled.is_set()
             is_followed = reflector.synced.is_set() or not settled
-            kinds[kind] = replace(
-                kinds[kind],
+            kinds[name] = replace(
+                known,
                 synced=settled,
                 age=max(0.0, now - reflector.last_sign_of_life) if is_followed else None,
                 watch=replace(reflector.counters),
@@ -251,7 +300,7 @@ class KubernetesWatch(Source):
             )
         return SourceStatus(
             kind="kubernetes",
-            name=f"namespace {self._system_namespace}",
+            name=f"namespace {self._place}" if self._place else "all namespaces",
             kinds=kinds,
             missed=self.self_check.counters.snapshot(),
             warnings=tuple(self._inventory.warnings),
@@ -313,10 +362,11 @@ class KubernetesWatch(Source):
 
     def _follow(self, resource: WatchedResource) -> Reflector:
         """Add a resource, and follow it at once if ``run`` is in progress."""
-        reflector = Reflector(
-            resource, self._api, self._inventory, self._timings, self._requests_wait
-        )
-        self._reflectors[resource.kind] = reflector
+        inventory = self._inventory.only(resource.dialect)
+        reflector = Reflector(resource, self._api, inventory, self._timings, self._requests_wait)
+        is_second = resource.kind in self._reflectors
+        name = f"{resource.kind} of {resource.dialect}" if is_second else resource.kind
+        self._reflectors[name] = reflector
         self._start(reflector)
         return reflector
 

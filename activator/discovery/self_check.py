@@ -217,14 +217,16 @@ class SelfCheck:
                     await reflector.relist()
             except TimeoutError:
                 self._log(logging.WARNING, reflector, "the new list is not complete yet")
-        left = sum(self._inventory.version_of(key) == each.known for key, each in missed.items())
+        inventory = self._inventory.only(reflector.resource.dialect)
+        left = sum(inventory.version_of(key) == each.known for key, each in missed.items())
         self.counters.record(kind, len(missed), left)
 
     async def _compare(self, reflector: Reflector) -> dict[ObjectKey, Difference]:
         """Compare with a list from etcd: a cache may have lost the same event as its watch."""
-        comparison = Comparison(reflector.resource.kind, self._inventory)
+        resource = reflector.resource
+        comparison = Comparison(resource.kind, self._inventory.only(resource.dialect))
         turns = Turns()
-        async for page in pages(self._cluster, reflector.resource, self._timings):
+        async for page in pages(self._cluster, resource, self._timings):
             for item in page.items or ():
                 comparison.take(decode_listed(item))
                 await turns.pause()

@@ -7,13 +7,11 @@ Must not know where objects come from, nor which of them are in force.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
 
-from activator.discovery.dialect import Dialect, ObjectKind, Scope
+from activator.discovery.dialect import Dialect, ObjectKind, ProblemReports, Scope
 from activator.discovery.endpoints import IpFamily
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
@@ -22,9 +20,9 @@ from activator.objects import policies
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import problems, service, slices, workloads
 from activator.plain.annotations import ENABLED, KNOWN
-from activator.plain.hosts import HostClaim, HostClaims, names_of_others
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
+from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Allotment, Condition, Slice, join
 from activator.plain.workloads import Matches, PlainWorkload, known_target
@@ -37,12 +35,9 @@ from throttler.model import (
     RevisionKind,
     ServiceRoute,
 )
-
-logger = logging.getLogger(__name__)
+from throttler.request_policies import RouteRule
 
 _NO_ROUTE: Final = ServiceRoute()
-#: Most problems that the log has at once.
-_MOST_LOGGED: Final = 100
 
 
 @dataclass(slots=True)
@@ -72,7 +67,6 @@ class _Known:
     activators: frozenset[str] = frozenset()
     route: ServiceRoute = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
-    problems: tuple[ServiceProblem, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -130,10 +124,13 @@ class ServicesDialect(Dialect):
         sink: takes changed values.
         scope: the family of addresses, the domain of the cluster, the ports on which this process
             listens, and the Service of the activators.
+
+    Attributes:
+        reports: the problems of all Services.
     """
 
     name = "services"
-    main = "Service"
+    main: ClassVar[tuple[str, ...]] = ("Service",)
     revision_kind: ClassVar[RevisionKind | None] = RevisionKind.SERVICE
     label = slices.SERVICE_LABEL
 
@@ -148,9 +145,10 @@ class ServicesDialect(Dialect):
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
         self._matches: Matches[RevisionID] = Matches()
-        self._hosts: HostClaims[RevisionID] = HostClaims()
-        self._ports: HostClaims[RevisionID] = HostClaims()
-        self._is_settled = False
+        self._rules: RouteTable[RevisionID] = RouteTable()
+        # A port is as a host: of two Services that claim one, the older has it.
+        self._ports: RouteTable[RevisionID] = RouteTable()
+        self.reports = ProblemReports()
         self._reads_workloads = True
 
     # -- objects ------------------------------------------------------------------------------
@@ -238,7 +236,8 @@ class ServicesDialect(Dialect):
         service = self._resolved(known)
         if service is None or service.port is None:
             self._withdraw(id_, known)
-            self._report(id_, known, () if service is None else problems.of_service(service))
+            found = () if service is None else problems.of_service(service)
+            self.reports.put(id_, "Service", found)
         else:
             known.port = service.port
             workloads = self._matches.find(id_)
@@ -252,7 +251,7 @@ class ServicesDialect(Dialect):
                 self._sink.set_activators(id_, {service.port.protocol: self._activators})
                 known.activators = self._activators
             self._set_route(id_, known, service)
-            self._report(id_, known, self._problems(id_, known, service, workloads))
+            self.reports.put(id_, "Service", self._problems(id_, known, service, workloads))
 
     def _withdraw(self, id_: RevisionID, known: _Known) -> None:
         """Remove a Service. Its endpoints stay as long as slices list them: requests finish."""
@@ -299,8 +298,9 @@ class ServicesDialect(Dialect):
         allotments = known.allotments.values()
         allotment = min(allotments, default=None)
         self._claim_port(id_, known, allotment)
-        has_port = allotment is not None and self._ports.winner(str(allotment.port)) == id_
-        port = allotment.port if allotment is not None and has_port else 0
+        port = 0 if allotment is None else allotment.port
+        if self._ports.winner(RouteKey(str(port))) != id_:
+            port = 0
         self._pass_route(
             id_, known, route_of(service, allotments, port, self._scope.cluster_domain)
         )
@@ -311,37 +311,37 @@ class ServicesDialect(Dialect):
             return
         if route is _NO_ROUTE:
             self._claim_port(id_, known, None)
-        old, new = (before.created, before.hosts), (route.created, route.hosts)
-        self._claim(self._hosts, id_, old, new)
+        self._claim(self._rules, id_, before, route)
         self._sink.set_route(id_, route)
         known.route = route
 
     def _claim_port(self, id_: RevisionID, known: _Known, allotment: Allotment | None) -> None:
         before, known.allotted = known.allotted, allotment
         old, new = (
-            ("", []) if each is None or not each.port else (each.created, [str(each.port)])
+            _NO_ROUTE
+            if each is None or not each.port
+            else ServiceRoute(each.created, (RouteRule((str(each.port),)),))
             for each in (before, allotment)
         )
         self._claim(self._ports, id_, old, new)
 
     def _claim(
         self,
-        claims: HostClaims[RevisionID],
+        table: RouteTable[RevisionID],
         id_: RevisionID,
-        old: tuple[str, Sequence[str]],
-        new: tuple[str, Sequence[str]],
+        old: ServiceRoute,
+        new: ServiceRoute,
     ) -> None:
-        """Replace what a Service claims since a time; publish others again if it decides theirs."""
-        if old == new:
+        """Replace the rules that a Service claims; publish others again if that decides theirs."""
+        if old[:2] == new[:2]:
             return
-        (before, lost), (since, gained) = old, new
-        winners = {name: claims.winner(name) for name in (*lost, *gained)}
-        claims.remove(HostClaim(before, str(id_)))
-        if gained:
-            claims.put(HostClaim(since, str(id_)), gained, id_)
-        for name, winner in winners.items():
-            if claims.winner(name) != winner:
-                self._changed.update((each, None) for each in claims.claimants(name) if each != id_)
+        winners = {key: table.winner(key) for key in keys_of((*old.rules, *new.rules))}
+        table.remove(RouteClaim(old.created, str(id_)))
+        if new.rules:
+            table.put(RouteClaim(new.created, str(id_)), new.rules, id_)
+        for key, winner in winners.items():
+            if table.winner(key) != winner:
+                self._changed.update((each, None) for each in table.claimants(key) if each != id_)
 
     # -- problems -----------------------------------------------------------------------------
 
@@ -351,32 +351,17 @@ class ServicesDialect(Dialect):
         Arguments:
             unread: the kinds that cannot be read. Without workloads, none of them is missing.
         """
-        if self._is_settled:
+        if self.reports.is_settled:
             return
-        self._is_settled = True
         self._reads_workloads = set(workloads.KINDS).isdisjoint(unread)
         if not self._reads_workloads:
             self._changed.update(dict.fromkeys(self._known))
             while self.publish_next():
                 pass
-            return
-        found = list(islice(self.problems(), _MOST_LOGGED + 1))
-        for id_, problem in found[:_MOST_LOGGED]:
-            self._log(id_, [problem])
-        if len(found) > _MOST_LOGGED:
-            logger.warning("more Services have problems: the admin API lists them")
-
-    def problems(self) -> Iterator[tuple[RevisionID, ServiceProblem]]:
-        """Yield the problems of all Services."""
-        for id_, known in self._known.items():
-            for problem in known.problems:
-                yield id_, problem
+        self.reports.settle()
 
     def warnings(self) -> Iterable[ObjectWarning]:
-        for id_, problem in self.problems():
-            yield ObjectWarning(
-                "Service", *id_[:2], id_.name, problem.text, problem.reason.value, id_.kind
-            )
+        return self.reports.warnings()
 
     def _problems(
         self,
@@ -389,31 +374,15 @@ class ServicesDialect(Dialect):
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
-        conflicts = self._hosts.conflicts(HostClaim(service.created, str(id_)))
+        conflicts = self._rules.conflicts(RouteClaim(service.created, str(id_)))
         others = names_of_others(service.asks.hosts, str(id_), self._scope.cluster_domain)
         yield from problems.of_hosts(conflicts, others)
         allotted = known.allotted.created if known.allotted else ""
-        yield from problems.of_ports(self._ports.conflicts(HostClaim(allotted, str(id_))))
+        yield from problems.of_ports(self._ports.conflicts(RouteClaim(allotted, str(id_))))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
         if self._peers is not None and not self._activators and service.asks.container_concurrency:
             yield problems.of_activators(str(self._peers))
-
-    def _report(self, id_: RevisionID, known: _Known, found: Iterable[ServiceProblem]) -> None:
-        before, known.problems = known.problems, tuple(found)
-        if self._is_settled:
-            self._log(id_, [each for each in known.problems if each not in before])
-
-    @staticmethod
-    def _log(id_: RevisionID, found: Iterable[ServiceProblem]) -> None:
-        for problem in found:
-            logger.warning(
-                "Service %s: %s: %s",
-                id_,
-                problem.reason,
-                problem.text,
-                extra={"object_kind": "Service", "reason": problem.reason.value},
-            )
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         "Service": ObjectKind("", _parse_service, put_service, _warn_service),

@@ -27,7 +27,10 @@ class Sink(Protocol):
         """Add or replace a revision; another uid means another revision."""
 
     def delete_revision(self, revision_id: RevisionID) -> None:
-        """Remove a deleted revision."""
+        """Remove a deleted revision; of a route object also its pods and its rules, a little later.
+
+        Until then, a route object that is made again loses no request.
+        """
 
     def set_endpoints(
         self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
@@ -40,7 +43,7 @@ class Sink(Protocol):
         """Replace the IPs of the activators that share the pods of a revision, by protocol."""
 
     def set_route(self, revision_id: RevisionID, route: ServiceRoute) -> None:
-        """Replace the hosts and the port of a Service; ``Route()`` if it has none.
+        """Replace the rules and the port of a Service or a route object; ``Route()`` for none.
 
         May come before the Service. The caller also resets it when the Service is deleted.
         """

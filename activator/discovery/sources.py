@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 from activator.discovery.dialect import Scope, log_rejection
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import DIALECTS, Inventory
+from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
+from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects
 from activator.plain.slices import OwnListener, OwnListeners
 from activator.settings.config import Settings
@@ -83,10 +85,18 @@ def _inventory(wiring: Wiring) -> Inventory:
         IpFamily.IPV6 if ":" in settings.pod_ip else IpFamily.IPV4,
         settings.readiness_policy,
         settings.cluster_domain,
-        services=ServicesDialect.name in settings.dialect,
+        services=not {ServicesDialect.name, KedaDialect.name}.isdisjoint(settings.dialect),
         folder=folder,
         own=_own_listeners(settings),
         activators=None if folder else settings.activators,
+        interceptor=InterceptorDefaults(
+            settings.keda_readiness_timeout,
+            settings.keda_request_timeout,
+            settings.keda_response_header_timeout,
+            settings.keda_max_pending,
+            settings.keda_cold_start_header,
+            settings.keda_watch_namespace or "",
+        ),
     )
     dialects = (DIALECTS[name] for name in settings.dialect)
     # A folder logs rejected objects itself, with file and line.
@@ -96,13 +106,14 @@ def _inventory(wiring: Wiring) -> Inventory:
 
 def _own_listeners(settings: Settings) -> OwnListeners:
     listeners = (
-        OwnListener(settings.bind, settings.http_port, "--http-port"),
-        OwnListener(settings.bind, settings.h2c_port, "--h2c-port"),
-        OwnListener(settings.bind, settings.profiling_port, "--profiling-port"),
-        OwnListener(settings.metrics_bind, settings.metrics_port, "--metrics-port"),
-        OwnListener(settings.admin_bind, settings.admin_port, "--admin-port"),
+        (settings.bind, settings.http_port, "--http-port"),
+        (settings.bind, settings.h2c_port, "--h2c-port"),
+        (settings.bind, settings.profiling_port, "--profiling-port"),
+        (settings.metrics_bind, settings.metrics_port, "--metrics-port"),
+        (settings.admin_bind, settings.admin_port, "--admin-port"),
     )
-    return OwnListeners(listeners, settings.pod_ip)
+    found = (OwnListener(on, port, flag) for on, port, flag in listeners if port is not None)
+    return OwnListeners(tuple(found), settings.pod_ip)
 
 
 #: The first row that is chosen counts.

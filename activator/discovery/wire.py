@@ -164,6 +164,8 @@ class WatchedResource(NamedTuple):
         may_lack: whether it starts without this resource if the server does not have the kind, or
             if no role allows to read it. It waits out every other failure.
         if_missing: a hint for people if the server does not have the kind.
+        dialect: the name of the only dialect that gets these objects; empty if each does that reads
+            their kind.
     """
 
     kind: str
@@ -172,6 +174,7 @@ class WatchedResource(NamedTuple):
     optional: bool = False
     may_lack: bool = False
     if_missing: str = ""
+    dialect: str = ""
 
     def advice(self, status: int) -> str:
         """Return a hint about a refused request, in parentheses; empty without one."""

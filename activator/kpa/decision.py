@@ -33,6 +33,7 @@ class ScaleRules:
 
     Attributes:
         target: concurrent requests per pod; above 0.
+        target_rate: requests per second and pod; 0 to scale by concurrent requests alone.
         min_scale: replicas that the workload has even without a request.
         max_scale: replicas that it never exceeds; 0 for no limit.
         initial_scale: replicas that a cold start asks for, and that stay until all were ready.
@@ -44,6 +45,7 @@ class ScaleRules:
     max_scale: int = 0
     initial_scale: int = 1
     idle: float = 300.0
+    target_rate: float = 0.0
 
     def __post_init__(self) -> None:
         if self.target <= 0:
@@ -64,6 +66,8 @@ class Why(Enum):
 
     LOAD = "load"
     PANIC_LOAD = "panic-load"
+    RATE = "rate"
+    PANIC_RATE = "panic-rate"
     PANIC_HOLD = "panic-hold"
     SCALE_UP_RATE = "max-scale-up-rate"
     SCALE_DOWN_RATE = "max-scale-down-rate"
@@ -80,6 +84,8 @@ class Why(Enum):
 SENTENCES: Final = {
     Why.LOAD: "the mean load of the last 60 s needs as many pods",
     Why.PANIC_LOAD: "the mean load of the last 6 s needs as many pods",
+    Why.RATE: "the requests per second of the last 60 s need as many pods",
+    Why.PANIC_RATE: "the requests per second of the last 6 s need as many pods",
     Why.PANIC_HOLD: "a burst ended less than 60 s ago, and no pod is removed until then",
     Why.SCALE_UP_RATE: "one decision multiplies the ready pods by at most 1000; until a pod is "
     "ready, there are at most 10 times as many as initial-scale asks for",
@@ -102,6 +108,7 @@ class Observation(NamedTuple):
         current: requests in flight or queued now, over all activators.
         ready: pods that are ready.
         replicas: replicas that its ``scale`` subresource asks for.
+        rate, panic_rate: mean requests per second of the two windows.
     """
 
     stable: float
@@ -109,6 +116,8 @@ class Observation(NamedTuple):
     current: float
     ready: int
     replicas: int
+    rate: float = 0.0
+    panic_rate: float = 0.0
 
 
 class ScaleDecision(NamedTuple):
@@ -190,12 +199,14 @@ class Autoscaler:
     def _by_load(self, rules: ScaleRules, seen: Observation, now: float) -> tuple[int, Why]:
         """Return the replicas for the load, within the rates, and never fewer while in panic."""
         ready = max(seen.ready, 1)
-        wanted = ceil(seen.stable / rules.target)
-        urgent = ceil(seen.panic / rules.target)
+        wanted, why = _needed(rules, seen.stable, seen.rate, (Why.LOAD, Why.RATE))
+        urgent, urgent_why = _needed(
+            rules, seen.panic, seen.panic_rate, (Why.PANIC_LOAD, Why.PANIC_RATE)
+        )
         self._change_mode(urgent / ready >= PANIC_THRESHOLD, seen.replicas, now)
-        replicas, why = wanted, Why.LOAD
+        replicas = wanted
         if self.mode is Mode.PANIC and urgent > wanted:
-            replicas, why = urgent, Why.PANIC_LOAD
+            replicas, why = urgent, urgent_why
         most = (
             MAX_SCALE_UP_RATE * ready
             if seen.ready
@@ -217,3 +228,14 @@ class Autoscaler:
             self._panic_since = now
         elif self.mode is Mode.PANIC and now > self._panic_since + STABLE:
             self.mode, self._panic_peak = Mode.STABLE, 0
+
+
+def _needed(rules: ScaleRules, load: float, rate: float, rule: tuple[Why, Why]) -> tuple[int, Why]:
+    """Return the pods that concurrent requests and the rate need; the larger number counts.
+
+    Arguments:
+        rule: the words for the load and for the rate.
+    """
+    by_load = ceil(load / rules.target)
+    by_rate = ceil(rate / rules.target_rate) if rules.target_rate else 0
+    return (by_rate, rule[1]) if by_rate > by_load else (by_load, rule[0])

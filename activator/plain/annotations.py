@@ -16,6 +16,7 @@ from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
 from throttler.model import NO_POLICIES, Policies, ProbeKind
+from throttler.request_policies import HeaderRule
 
 # Reads the value of one annotation: a word, a number, hosts, a port, an object or a probe.
 #
@@ -24,6 +25,7 @@ from throttler.model import NO_POLICIES, Policies, ProbeKind
 
 _MOST: Final = 2**31 - 1
 _MOST_HOSTS: Final = 256
+_MOST_HEADERS: Final = 16
 #: A DNS name in lower case (RFC 1123 section 2.1), perhaps behind ``*.``.
 _HOST: Final = re.compile(
     r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -36,6 +38,10 @@ _TARGET: Final = re.compile(
 )
 #: The request target of an HTTP probe: visible ASCII, as kubelet sends it.
 _PATH: Final = re.compile(r"/[!-~]{0,1023}")
+#: A prefix of a path, decoded.
+_PREFIX_PATH: Final = re.compile(r"/[^?#%,\x00-\x1f\x7f]{0,1023}")
+#: A name of a field, perhaps with one of its values.
+_FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9a-z-]{1,64})(?:: *([!-~](?:[ -~]*[!-~])?)?)?")
 _GRPC_SERVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 
@@ -147,7 +153,7 @@ def seconds(field: Field) -> float | None:
 
 
 def concurrency(field: Field) -> float | None:
-    """Read a number of requests, perhaps with decimals."""
+    """Read a number of requests, or of requests per second, perhaps with decimals."""
     text = text_of(field)
     if not text:
         return None
@@ -163,6 +169,26 @@ def hosts(field: Field) -> tuple[str, ...] | None:
     if len(found) > _MOST_HOSTS or not all(map(_HOST.fullmatch, found)):
         field.expected(f"up to {_MOST_HOSTS} DNS names, as in hello.example.com,*.example.com")
     return found or None
+
+
+def paths(field: Field) -> tuple[str, ...] | None:
+    """Read prefixes of paths, without slashes at their ends."""
+    found = list(filter(None, map(str.strip, text_of(field).split(","))))
+    if len(found) > _MOST_HOSTS or not all(map(_PREFIX_PATH.fullmatch, found)):
+        field.expected(f"up to {_MOST_HOSTS} paths, as in /api,/v2", ())
+    return tuple(path.strip("/") for path in found) or None
+
+
+def headers(field: Field) -> tuple[HeaderRule, ...] | None:
+    """Read header fields, each with or without a value."""
+    rules: list[HeaderRule] = []
+    for each in filter(None, map(str.strip, text_of(field).split(","))):
+        name, colon, value = each.partition(":")
+        found = _FIELD.fullmatch(f"{name.strip().lower()}{colon}{value}")
+        if found is None or len(rules) == _MOST_HEADERS:
+            field.expected(f"up to {_MOST_HEADERS} header fields, as in x-beta,x-version: 2", ())
+        rules.append(HeaderRule(found[1].encode(), (found[2] or "").encode() if colon else None))
+    return tuple(dict.fromkeys(rules)) or None
 
 
 def port(field: Field) -> str | None:
@@ -258,6 +284,16 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),
         "More hosts of the Service, for traffic through the shared port.",
     ),
+    "paths": AnnotationRow(
+        *("paths", paths, "prefixes of paths, separated by commas", ""),
+        "Of the requests for `hosts`, only those below one of these paths, by whole segments. The "
+        "longest path of a host counts.",
+    ),
+    "headers": AnnotationRow(
+        *("headers", headers, "`NAME` or `NAME: VALUE`, separated by commas", ""),
+        "Of the requests for `hosts`, only the ones that have all of these header fields. More "
+        "fields count before fewer. A value has no comma.",
+    ),
     "port": AnnotationRow(
         *("port", port, "name or number of a port of the Service"),
         "the only port, or the one named `http`, `http1`, `h2c`, `http2` or `grpc`",
@@ -317,6 +353,11 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         ),
         "Concurrent requests that one pod is meant for.",
     ),
+    "target-rate": AnnotationRow(
+        *("scale.target_rate", concurrency, "number from 0.01", "no limit"),
+        "Requests per second that one pod is meant for, with owner `self`, beside "
+        "`target-concurrency`. The larger number of pods counts.",
+    ),
     "idle-seconds": AnnotationRow(
         *("scale.idle", seconds, "integer from 0", "`300`"),
         "Seconds from the end of the last request to scale to zero.",
@@ -342,6 +383,7 @@ class Annotations:
     Attributes:
         target: the object that is scaled; None for the one that the selector matches.
         hosts: hosts of the Service beside its names in the cluster, in lower case.
+        paths, headers: requests for these hosts must match one of the paths, and all headers.
         port: name or number of the Service port; empty for the default.
         container_concurrency: requests that one pod may have at a time; 0 for no limit.
         timeout, response_start_timeout, idle_timeout: seconds; 0 for no limit.
@@ -356,6 +398,8 @@ class Annotations:
 
     target: NamedTarget | None = None
     hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    headers: tuple[HeaderRule, ...] = ()
     port: str = ""
     container_concurrency: int = 0
     timeout: float = 300.0
@@ -418,6 +462,8 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         limit = annotations.at(f"{PREFIX}max-scale")
         problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
         del scale["min_scale"], scale["max_scale"]
+    if () in (found.get("paths"), found.get("headers")):
+        found.pop("hosts", None)  # a wrong rule must not take all requests of the hosts
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from activator.plain.route_table import RouteKey
 from activator.plain.service import BufferedPort, PlainService, Refusal, word_of
 from activator.plain.slices import Slice
 from activator.plain.workloads import KINDS, SHORT_KINDS, PlainWorkload, known_target
@@ -26,8 +27,9 @@ class ProblemReason(StrEnum):
     UNKNOWN_TARGET_KIND: the annotation names a kind that needs its group and version.
     HOST_CONFLICT: a host is an older Service's, or a name in the cluster. PORT_CONFLICT: an
     older slice has the allotted port. NO_SUCH_PORT: slices list pods, but not the buffered
-    port. OWN_PORT: slices list the activator itself. LIMITED: an annotation has no effect, or a
-    field of the Service limits the activator.
+    port; or a route object names a port that its Service does not have. NO_SUCH_SERVICE: its
+    Service is missing. OWN_PORT: slices list the activator itself. LIMITED: an annotation has no
+    effect, or a field of the Service limits the activator.
     """
 
     REFUSED = "refused"
@@ -39,6 +41,7 @@ class ProblemReason(StrEnum):
     HOST_CONFLICT = "host-conflict"
     PORT_CONFLICT = "port-conflict"
     NO_SUCH_PORT = "no-such-port"
+    NO_SUCH_SERVICE = "no-such-service"
     OWN_PORT = "own-port"
     LIMITED = "limited"
 
@@ -98,11 +101,13 @@ def of_target(
         )
 
 
-def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterator[ServiceProblem]:
-    """Yield each host that an older Service has, and each name of the cluster.
+def of_hosts(
+    conflicts: Mapping[RouteKey, str], others: Iterable[str] = ()
+) -> Iterator[ServiceProblem]:
+    """Yield each rule that an older Service has, and each name of the cluster.
 
     Arguments:
-        conflicts: the hosts, each with the name of the older Service.
+        conflicts: the rules, each with the name of the older Service.
         others: names of other Services in the cluster.
     """
     for host in others:
@@ -111,15 +116,16 @@ def of_hosts(conflicts: Mapping[str, str], others: Iterable[str] = ()) -> Iterat
             f"the host {host} is in the domain of the cluster, where each name belongs to its own "
             f"Service, so the annotation activator.dev/hosts does not count for it",
         )
-    for host, other in conflicts.items():
+    for key, other in conflicts.items():
+        what = "rule" if key.path or key.headers else "host"
         yield ServiceProblem(
             ProblemReason.HOST_CONFLICT,
-            f"the host {host} belongs to the Service {other}, which is older or has that name, and "
-            f"gets its requests",
+            f"the {what} {key} belongs to the Service {other}, which is older or has that name, "
+            f"and gets its requests",
         )
 
 
-def of_ports(conflicts: Mapping[str, str]) -> Iterator[ServiceProblem]:
+def of_ports(conflicts: Mapping[RouteKey, str]) -> Iterator[ServiceProblem]:
     """Yield each allotted port that an older slice has, of the other Service that is given."""
     for port, other in conflicts.items():
         yield ServiceProblem(

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import ChosenProbe, ReadinessPolicy
-from activator.plain.hosts import names_of_others
+from activator.plain.route_table import names_of_others
 from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Allotment, Condition
 from activator.plain.slices import ListedPod as Pod
@@ -30,6 +30,7 @@ from throttler.model import (
     RevisionKind,
     ServiceRoute,
 )
+from throttler.request_policies import RouteRule
 
 _TCP: Final = ContainerProbe(ProbeKind.TCP)
 
@@ -243,8 +244,12 @@ def route_of(
     """
     name = f"{service.key.name}.{service.key.namespace}"
     own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
-    hosts = dict.fromkeys((*own, *service.asks.hosts))
-    for other in names_of_others(hosts, str(revision_id(service.key)), cluster_domain):
-        del hosts[other]
+    asks = service.asks
+    others = names_of_others(asks.hosts, str(revision_id(service.key)), cluster_domain)
+    hosts = tuple(each for each in asks.hosts if each not in (*own, *others))
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    return ServiceRoute(service.created, tuple(hosts), port, reconnect, service.pods.name)
+    if asks.paths or asks.headers:
+        rules: tuple[RouteRule, ...] = (RouteRule(own), RouteRule(hosts, asks.paths, asks.headers))
+    else:
+        rules = (RouteRule((*own, *hosts)),)
+    return ServiceRoute(service.created, rules, port, reconnect, service.pods.name)

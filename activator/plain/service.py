@@ -267,6 +267,8 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations) -> list[str]:
             f"route takeover with {names}: clients connect to ready pods past the activators, so "
             f"that has no effect there; use route front"
         )
+    if (asks.paths or asks.headers) and not asks.hosts:
+        found.append(f"{PREFIX}paths and {PREFIX}headers have no effect without {PREFIX}hosts")
     if asks.pods_service and asks.route is not Route.FRONT:
         found.append(f"the annotation {PODS_SERVICE} has no effect without route front")
     return found

@@ -8,11 +8,12 @@ names nor HTTP, except a status.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
+from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of
 from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
@@ -22,7 +23,7 @@ from throttler.throttler import Throttler
 
 if TYPE_CHECKING:
     from activator.records.cold_starts import ColdStart, ColdStarts
-    from activator.runtime import HostClaims, RevisionLoad
+    from activator.runtime import Request, RevisionLoad
 
 
 # The clients that keep a revision awake: the User-Agents of requests that arrive alone.
@@ -274,6 +275,8 @@ class KeptResponses:
             self.size -= len(removed.body)
 
 
+#: A ``creationTimestamp`` after all others.
+_LAST: Final = "~"
 #: Seconds by which a lease must grow until that is worth another probe of the pods.
 _NEWS: Final = 1.0
 
@@ -315,7 +318,7 @@ class WakeLease:
         """
         before = self.until
         if before == -inf:
-            self._load.request_began(now)
+            self._load.demand_began(now)
         self.until = max(before, until)
         return until > before + _NEWS
 
@@ -370,8 +373,8 @@ class Entries:
     Arguments:
         load_for: returns the load record of a revision.
         cluster_domain: the suffix of hosts that name a revision.
-        hosts: the hosts of plain Services; None if there are none.
-        knative: whether a host may name a Revision. If not, an unknown host names no Service.
+        table: the rules of plain Services and of route objects; None if there are none.
+        unknown: the kind in the error for an unknown host; REVISION if a host may name a Revision.
     """
 
     def __init__(
@@ -379,15 +382,14 @@ class Entries:
         throttler: Throttler,
         load_for: Callable[[RevisionID], RevisionLoad],
         cluster_domain: str = "cluster.local",
-        hosts: HostClaims[RevisionID] | None = None,
-        *,
-        knative: bool = True,
+        table: RouteTable[RevisionID] | None = None,
+        unknown: RevisionKind = RevisionKind.REVISION,
     ) -> None:
         self._throttler = throttler
         self._load_for = load_for
         self._cluster_domain = cluster_domain
-        self._hosts = hosts
-        self._knative = knative
+        self._table = table
+        self._unknown = unknown
         self._routes: dict[RevisionID, ServiceRoute] = {}
         self._entries: dict[RevisionID, Entry] = {}
         # The same entries by the bytes that name them in requests.
@@ -443,33 +445,42 @@ class Entries:
         entry = self._entries.get(revision)
         if entry is None:
             throttler = self._throttler.find(*revision)
-            load = self._load_for(throttler.revision.id)
+            counted_as = throttler.revision.id
+            if counted_as.kind is RevisionKind.FALLBACK:  # its requests are load of their object
+                counted_as = counted_as._replace(kind=RevisionKind.HTTP_ROUTE)
+            load = self._load_for(counted_as)
             entry = self._entries[revision] = Entry(throttler, RevisionCounters(), load)
         return entry
 
-    def find_host(self, host: bytes, name: bytes = b"") -> Entry:
-        """Return the entry of the revision that a host names.
+    def find_host(self, host: bytes, name: bytes = b"", request: Request | None = None) -> Entry:
+        """Return the entry of the revision that a request names by its host.
 
         Arguments:
+            host: of the request.
             name: the revision's name in the error, if the host names no revision.
+            request: its path and its fields count where rules ask for them; None for neither.
 
         Raises:
-            RevisionNotFound: the host names no revision, or one that does not exist.
+            RevisionNotFound: the request names no revision, or one that does not exist.
         """
         entry = self._by_host.get(host)
-        return self._search_host(host, name) if entry is None else entry
+        return self._search_host(host, name, request) if entry is None else entry
 
-    def _search_host(self, host: bytes, name: bytes) -> Entry:
-        """Return the entry of a revision by its host: one of Knative's first, then a Service."""
+    def _search_host(self, host: bytes, name: bytes, request: Request | None) -> Entry:
+        """Return the entry of a revision: one of Knative's first, then what a rule names."""
         # Host names ignore case, and may end with the root's dot (RFC 9110 section 4.2.3).
         known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
         revision = revision_from_host(known_as, self._cluster_domain)
-        service = None if self._hosts is None else self._hosts.find(known_as)
-        if service is None and not self._knative:
-            raise RevisionNotFound("", kind=RevisionKind.SERVICE, host=known_as)
+        service = None
+        if self._table is not None and request is not None:
+            service = self._table.find(known_as, request.target, request.values)
+        elif self._table is not None:
+            service = self._table.find(known_as, b"/", dict)
+        if service is None and self._unknown is not RevisionKind.REVISION:
+            raise RevisionNotFound("", kind=self._unknown, host=known_as)
         if revision is None and service is None:
             # With Revisions alone, the client can mean no Service: the text is Knative's.
-            knative = self._hosts is None or (not self._routes and self._throttler.has_revisions)
+            knative = self._table is None or (not self._routes and self._throttler.has_revisions)
             of_either = None if name or knative else known_as
             raise RevisionNotFound(name.decode("latin-1"), host=of_either)
         if service is None or (revision is not None and self._exists(revision)):
@@ -478,7 +489,7 @@ class Entries:
             # One host for each revision: spellings with ports, cases and dots take no memory.
             exact = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
         else:
-            exact = known_as if self._hosts is not None and self._hosts.is_exact(known_as) else ""
+            exact = known_as if self._table is not None and self._table.is_exact(known_as) else ""
             entry = self.of(service)
         if host == exact.encode("latin-1", "replace"):
             self._by_host[host] = entry
@@ -493,26 +504,28 @@ class Entries:
         return True
 
     def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
-        """Replace the hosts of a plain Service; ``ServiceRoute()`` removes them."""
-        hosts, before = self._hosts, self._routes.pop(revision, ServiceRoute())
-        if hosts is None or before.hosts == route.hosts == ():
+        """Replace the rules of a plain Service or a route object; an empty route removes them."""
+        table, before = self._table, self._routes.pop(revision, ServiceRoute())
+        if table is None or before.rules == route.rules == ():
             return
-        hosts.remove((before.created, str(revision)))
-        if route.hosts:
+        table.remove(_claim(revision, before))
+        if route.rules:
             self._routes[revision] = route
-            hosts.put((route.created, str(revision)), route.hosts, revision)
+            table.put(_claim(revision, route), route.rules, revision)
         self._by_host.clear()
 
-    def route_of(self, revision: RevisionID) -> ServiceRoute:
-        """Return the route of a plain Service; ``ServiceRoute()`` for any other revision.
+    def give_way(self, revision: RevisionID) -> None:
+        """Let all others win against the rules of a revision; ``set_route`` undoes that."""
+        self.set_route(revision, self.route_of(revision)._replace(created=_LAST))
 
-        Its hosts are the ones that the Service has: an older Service may have one that it claims.
-        """
-        route, hosts = self._routes.get(revision, ServiceRoute()), self._hosts
-        if hosts is None:
-            return route
-        own = tuple(host for host in route.hosts if hosts.winner(host) == revision)
-        return route._replace(hosts=own)
+    def route_of(self, revision: RevisionID) -> ServiceRoute:
+        """Return the route of a plain Service or a route object; an empty one for any other."""
+        return self._routes.get(revision, ServiceRoute())
+
+    def owners_of(self, revision: RevisionID) -> Mapping[RouteKey, RevisionID]:
+        """Return what gets the requests of each rule of a revision: it, or an older object."""
+        keys = keys_of(self.route_of(revision).rules)
+        return {key: self._table.winner(key) or revision for key in keys} if self._table else {}
 
     def known(self, revision: RevisionID) -> Entry | None:
         """Return the entry of an existing revision that has had a request; else None."""
@@ -525,11 +538,15 @@ class Entries:
             return False
         if revision.kind is RevisionKind.SERVICE:
             self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
-        else:
+        elif revision.kind is RevisionKind.REVISION:
             self._by_name.pop(_key(revision), None)
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
         return True
+
+
+def _claim(revision: RevisionID, route: ServiceRoute) -> RouteClaim:
+    return RouteClaim(route.created, str(revision), revision.kind is RevisionKind.SERVICE)
 
 
 def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:

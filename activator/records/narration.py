@@ -70,10 +70,12 @@ _BY_DECISION: Final[Mapping[PodDecision, str]] = {
 
 
 def identity(revision: RevisionID) -> dict[str, Any]:
-    """Return the keys of a log line that name a revision; a Service has one key more."""
+    """Return the keys of a log line that name a revision; other kinds have one key more."""
     named: dict[str, Any] = {"revision": str(revision)}
     if revision.kind is RevisionKind.SERVICE:
         named["object_kind"] = "Service"
+    elif revision.kind is not RevisionKind.REVISION:
+        named["object_kind"] = revision.kind.value
     return named
 
 

@@ -195,6 +195,29 @@ class LeasePlace(NamedTuple):
     pod: str
 
 
+class Alone:
+    """A process that needs no election, since it writes nothing: each such process decides.
+
+    Arguments:
+        pod: its name.
+        on_change: as for ``Candidate``.
+    """
+
+    leads: Final = True
+    error: Final = ""
+
+    def __init__(self, pod: str, on_change: Callable[[bool], object]) -> None:
+        self.holder = pod
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        """Lead from now on."""
+        self._on_change(True)
+
+    async def release(self) -> None:
+        """Return: there is no Lease."""
+
+
 class Candidate:
     """One process in the election.
 

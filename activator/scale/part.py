@@ -99,9 +99,11 @@ class Part:
         return nullcontext({})
 
 
-def views(services: EnabledServices, parts: Iterable[Part]) -> Mapping[str, Sequence[KindView]]:
+def views(
+    services: Mapping[str, KindView], parts: Iterable[Part]
+) -> Mapping[str, Sequence[KindView]]:
     """Return the views of each kind; the views of the Services come first."""
-    found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.views().items()}
+    found: dict[str, list[KindView]] = {kind: [view] for kind, view in services.items()}
     for part in parts:
         for kind, view in part.views.items():
             found.setdefault(kind, []).append(view)

@@ -21,13 +21,13 @@ from activator.process.timers import Tasks
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
-from activator.scale.cluster.watch import ClusterObjects, ClusterWatch
+from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
 from activator.scale.decisions.engine import TICK, Engine, Pending
-from activator.scale.election import Candidate, LeasePlace
+from activator.scale.election import Alone, Candidate, LeasePlace
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, views
-from activator.scale.reports.load import Loads, ServiceName
+from activator.scale.reports.load import Loads, Report, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.scale.takeover.part import TakeoverPart
@@ -66,6 +66,7 @@ class ScalerProcess:
         addresses: of the listeners, by name; empty before ``start``.
         engine: decides while this process leads.
         loads: the reports of the activators.
+        routes: the route objects of the KEDA HTTP add-on; None without the dialect ``keda``.
         objects: of the cluster; ``watch`` follows them.
         candidate: takes part in the election.
         stats: receives the reports.
@@ -90,11 +91,16 @@ class ScalerProcess:
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
-        self.candidate = Candidate(
-            self._lease_server,
-            LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
-            self._on_lead,
-        )
+        # The dialect keda alone only tells KEDA what it reads. Several processes may do that.
+        self.candidate: Candidate | Alone = Alone(settings.pod_name, self._on_lead)
+        if "services" in settings.dialect:
+            self.candidate = Candidate(
+                self._lease_server,
+                LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
+                self._on_lead,
+            )
+        else:
+            parts = [each for each in parts if each is KedaPart]
         api, services = self._server, EnabledServices(self._pending.add)
         self.loads = Loads(services.__contains__)
         context = PartContext(
@@ -110,8 +116,13 @@ class ScalerProcess:
             missing_rule=lambda kind: self.watch.missing_rule(kind),
         )
         self.parts = [make(context) for make in parts]
-        self.objects = ClusterObjects(views(services, self.parts))
-        self.watch = ClusterWatch(self._server, self.objects, timings)
+        keda = (each for each in self.parts if isinstance(each, KedaPart))
+        self.routes = next((each.routes for each in keda), None)
+        self.objects = ClusterObjects(
+            views(services.views() if "services" in settings.dialect else {}, self.parts)
+        )
+        kinds = of_dialect(settings.dialect, settings.interceptors)
+        self.watch = ClusterWatch(self._server, self.objects, timings, kinds)
         rights = Rights(
             api,
             self._tasks.start,
@@ -130,6 +141,7 @@ class ScalerProcess:
         self.stats = StatServer(
             *(self.loads, self.clock, lambda: self.candidate.leads, self._on_busy),
             settings.stat_token_file,
+            self._on_routes,
         )
         self.status = ScalerStatus(self)
 
@@ -221,7 +233,14 @@ class ScalerProcess:
         if self.candidate.leads:
             # The records of the Services are no garbage either, see _begin.
             gc.freeze()
-            logger.info("deciding about %d Services", len(list(self.engine)))
+            if "services" in self.settings.dialect:
+                logger.info("deciding about %d Services", len(list(self.engine)))
+            else:
+                logger.info("reading route objects for KEDA, without a Lease")
+
+    def _on_routes(self, activator: str, reports: list[Report]) -> None:
+        if self.routes is not None:
+            self.routes.push(activator, reports)
 
     def _on_busy(self, names: list[ServiceName]) -> None:
         if self.watch.errors():

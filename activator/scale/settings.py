@@ -20,6 +20,9 @@ from activator.settings.setting import (
     BIND,
     EVERY_ADDRESS,
     HOST_NAME,
+    INTERCEPTORS,
+    METRICS_OF_SCALER,
+    OF_SCALER,
     REQUIRED,
     RESOLV_CONF,
     SettingRow,
@@ -36,6 +39,7 @@ COMMAND: Final = "scale"
 LISTENERS: Final = "Listeners of the scaler"
 IDENTITY: Final = "Identity of the scaler"
 TAKEOVER: Final = "Takeover"
+ADD_ON: Final = "The KEDA HTTP add-on and its scaler"
 LOGGING: Final = "Logs of the scaler"
 
 _PORTS: Final = ("stat_port", "grpc_port", "external_metrics_port", "metrics_port", "admin_port")
@@ -72,6 +76,33 @@ class ScaleSettings:
     Port 0 means any free port.
     """
 
+    dialect: tuple[str, ...] = _setting(
+        values.choices("services", "keda"), "ACTIVATOR_DIALECT", ADD_ON, OF_SCALER,
+        "Objects that describe the applications: services reads annotated Services, keda reads the "
+        "HTTPScaledObjects and InterceptorRoutes of the KEDA HTTP add-on. With keda alone, the "
+        "scaler writes nothing and needs no Lease.",
+        "A cluster without the add-on has none of its objects.",
+    )
+    interceptors: tuple[str, str] | None = _setting(
+        values.optional(values.SERVICE, "that none is polled"), "ACTIVATOR_INTERCEPTORS", ADD_ON,
+        INTERCEPTORS,
+        "The admin Service of the interceptors. The scaler polls each that does not report over "
+        "the port for activators.",
+        "Activators report by themselves.",
+    )
+    interceptors_port: int = _setting(
+        values.PORT, "ACTIVATOR_INTERCEPTORS_PORT", ADD_ON, "9090",
+        "Admin port of the interceptors.",
+        "The port in the manifests of the add-on.",
+        add_on="KEDA_HTTP_SCALER_TARGET_ADMIN_PORT",
+    )
+    queue_interval: float = _setting(
+        values.duration(), "ACTIVATOR_QUEUE_INTERVAL", ADD_ON, "500ms",
+        "Time between two polls of an interceptor.",
+        "The time of the add-on's scaler.",
+        add_on="KEDA_HTTP_QUEUE_TICK_DURATION",
+    )
+
     bind: str = _setting(
         values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, EVERY_ADDRESS,
         "Address of the listeners for activators, KEDA and metrics.",
@@ -92,6 +123,7 @@ class ScaleSettings:
         values.PORT, "ACTIVATOR_GRPC_PORT", LISTENERS, "6000",
         "Port on which KEDA calls this scaler over gRPC.",
         "A ScaledObject names it in `scalerAddress`.",
+        add_on="KEDA_HTTP_SCALER_PORT",
     )
     grpc_tls_cert: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_CERT", LISTENERS, "",
@@ -134,9 +166,10 @@ class ScaleSettings:
         "`kube-system/extension-apiserver-authentication` has the CA certificates.",
     )
     metrics_port: int = _setting(
-        values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
+        values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, METRICS_OF_SCALER,
         "Port on which Prometheus finds /metrics.",
         "The port of the activators' metrics.",
+        add_on="OTEL_PROM_EXPORTER_PORT",
     )
     admin_port: int = _setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8081",
@@ -171,6 +204,7 @@ class ScaleSettings:
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
         "Namespace of this pod and of the Lease.",
         "Two scalers with different Leases would both write replicas.",
+        add_on="KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE",
     )
     lease_name: str = _setting(
         values.OBJECT_NAME, "ACTIVATOR_LEASE_NAME", IDENTITY, "activator-scale",
@@ -202,11 +236,13 @@ class ScaleSettings:
         values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
         "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
         "Right in a pod and in a terminal alike.",
+        add_on="--zap-encoder",
     )
     log_level: str = _setting(
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
         "Lowest severity in the log.",
         "One line per change of replicas.",
+        add_on="--zap-log-level",
     )
 
 

@@ -13,6 +13,7 @@ constants around it. Its environment variables keep their names, so its Deployme
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,14 +29,20 @@ from activator.settings.setting import (
     AUTOSCALER_URL,
     BIND,
     CLUSTER_DOMAIN,
+    DRAIN_TIMEOUT,
     EVERY_ADDRESS,
     HOST_NAME,
+    OWN_ADDRESS,
+    OWN_NAMESPACE,
+    REPLACED,
     REQUIRED,
     RESOLV_CONF,
     SCALER_ADMIN_URL,
     SCALER_URL,
+    SHUTDOWN_DELAY,
     SettingRow,
     Sources,
+    find,
     find_all,
     markdown,
     rows,
@@ -53,6 +60,7 @@ PODS = "Pods"
 ENDING = "Shutdown"
 LOGGING = "Logs"
 OTEL = "Traces and metrics by OpenTelemetry"
+ADD_ON = "The KEDA HTTP add-on"
 CLIENT = "Queries of a running activator"
 
 
@@ -75,34 +83,40 @@ class Settings:
         values.PORT, "ACTIVATOR_HTTP_PORT", LISTENERS, "8012",
         "Port for traffic over HTTP/1.1 and HTTP/2 (h2c).",
         "Knative's activator-service forwards port 80 to it.",
+        add_on="KEDA_HTTP_PROXY_PORT", keda="8080",
     )
-    h2c_port: int = setting(
-        values.PORT, "ACTIVATOR_H2C_PORT", LISTENERS, "8013",
-        "Second port for traffic, with the same protocols as the first one.",
+    h2c_port: int | None = setting(
+        values.OPTIONAL_PORT, "ACTIVATOR_H2C_PORT", LISTENERS, "8013",
+        "Second port for traffic, with the same protocols as the first one; empty for none.",
         "Knative's activator-service forwards port 81 to it.",
+        keda="",
     )
     https_port: int = setting(
         values.PORT, "ACTIVATOR_HTTPS_PORT", LISTENERS, "8112",
-        "Port for traffic over TLS; open only with `system-internal-tls` in config-network.",
+        "Port for traffic over TLS; open only with `system-internal-tls` in config-network, "
+        "or with `--keda-tls`.",
         "Knative's activator-service forwards port 443 to it.",
+        add_on="KEDA_HTTP_PROXY_TLS_PORT", keda="8443",
     )
     metrics_port: int = setting(
         values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
         "Port on which Prometheus finds /metrics.",
         "Knative's activator-service names this port http-metrics.",
+        add_on="OTEL_PROM_EXPORTER_PORT", keda="2223",
     )
     admin_port: int = setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8080",
         "Port of the admin API, the dashboard, health checks and metrics.",
         "A free port in Knative's pod, and the default of `activator status`.",
+        add_on="KEDA_HTTP_ADMIN_PORT", keda="9090",
     )
-    profiling_port: int = setting(
-        values.PORT, "PROFILING_PORT", LISTENERS, "8008",
+    profiling_port: int | None = setting(
+        values.OPTIONAL_PORT, "PROFILING_PORT", LISTENERS, "8008",
         "Port of profiles; each request gets 404 unless the observability ConfigMap has `runtime-"
-        "profiling: enabled`.",
+        "profiling: enabled`. Empty for none.",
         "Knative's activator-service names this port http-profiling; a laptop needs no fixed "
         "port.",
-        local="0",
+        local="0", keda="",
     )
     admit_port: int | None = setting(
         values.OPTIONAL_PORT, "ACTIVATOR_ADMIT_PORT", LISTENERS, "",
@@ -126,6 +140,7 @@ class Settings:
         values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, "127.0.0.1",
         "Address of the admin listener.",
         "It has no password, so only this machine and `kubectl port-forward` reach it.",
+        keda=BIND,
     )
     admin_hosts: tuple[str, ...] = setting(
         values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
@@ -144,23 +159,27 @@ class Settings:
         parameters.MIN_VERSION, "ACTIVATOR_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the TLS listener accepts.",
         "Knative's default.",
+        add_on="KEDA_HTTP_TLS_MIN_VERSION KEDA_HTTP_PROXY_TLS_MIN_VERSION", keda="1.2",
     )
     tls_max_version: str = _without_demo(
         parameters.MAX_VERSION, "ACTIVATOR_TLS_MAX_VERSION", TLS, "",
         "Newest TLS version that the TLS listener accepts; empty means the newest one of OpenSSL.",
         "There is no reason to reject a newer one.",
+        add_on="KEDA_HTTP_TLS_MAX_VERSION KEDA_HTTP_PROXY_TLS_MAX_VERSION",
     )
     tls_cipher_suites: tuple[str, ...] = _without_demo(
         parameters.CIPHER_SUITES, "ACTIVATOR_TLS_CIPHER_SUITES", TLS, "",
         "Cipher suites of TLS 1.2 that the TLS listener accepts, by Go's names, separated by "
         "commas; empty means OpenSSL's list. All cipher suites of TLS 1.3 are on.",
         "OpenSSL keeps its list up to date.",
+        add_on="KEDA_HTTP_TLS_CIPHER_SUITES KEDA_HTTP_PROXY_TLS_CIPHER_SUITES",
     )
     tls_curve_preferences: tuple[str, ...] = _without_demo(
         parameters.CURVES, "ACTIVATOR_TLS_CURVE_PREFERENCES", TLS, "",
         "Curves for the key exchange of the TLS listener, by Go's names, separated by commas. "
         "Only the first one that OpenSSL knows is used. Empty means OpenSSL's list.",
         "OpenSSL keeps its list up to date.",
+        add_on="KEDA_HTTP_TLS_CURVE_PREFERENCES KEDA_HTTP_PROXY_TLS_CURVE_PREFERENCES",
     )
     metrics_tls_cert: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_CERT", TLS, "",
@@ -210,6 +229,7 @@ class Settings:
         "Name of this activator in logs and in the statistics for the autoscaler.",
         "The autoscaler distinguishes activators by this name, so each needs its own.",
         local=HOST_NAME,
+        keda=HOST_NAME,
     )
     pod_ip: str = setting(
         values.ADDRESS, "POD_IP", IDENTITY, REQUIRED,
@@ -217,12 +237,14 @@ class Settings:
         "its share of pods.",
         "Only the cluster knows it.",
         local=BIND,
+        keda=OWN_ADDRESS,
     )
     system_namespace: str = setting(
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
         "Namespace of Knative's ConfigMaps and of the autoscaler.",
         "A wrong default would read the configuration of another installation.",
         local="knative-serving",
+        keda=OWN_NAMESPACE,
     )
     cluster_domain: str = setting(
         values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, CLUSTER_DOMAIN,
@@ -231,9 +253,10 @@ class Settings:
     )
 
     dialect: tuple[str, ...] = _without_demo(
-        values.choices("knative", "services"), "ACTIVATOR_DIALECT", CLUSTER, "knative",
+        values.choices("knative", "services", "keda"), "ACTIVATOR_DIALECT", CLUSTER, REPLACED,
         "Objects that describe the applications: knative reads Revisions, services reads "
-        "annotated Services. With both, a cluster may lack Knative.",
+        "annotated Services, keda reads HTTPScaledObjects and InterceptorRoutes. With knative and "
+        "another one, a cluster may lack Knative.",
         "A drop-in for Knative's activator must not take other Services. A folder may have both "
         "kinds of objects.",
         local="knative,services",
@@ -250,6 +273,7 @@ class Settings:
         "Oldest Kubernetes version on which the activator starts.",
         "The oldest that Knative supports.",
         commands=("run",),
+        keda="v1.21.0",
     )
     endpoints: str = _without_demo(
         values.choice("auto", "endpoints", "slices"), "ACTIVATOR_ENDPOINTS", CLUSTER, "auto",
@@ -447,17 +471,20 @@ class Settings:
         values.count(0, note=" (0: no limit)"), "MAX_IDLE_PROXY_CONNS", PODS, "1000",
         "Limit of idle connections to all pods; 0 sets no limit.",
         "Knative's default.",
+        add_on="KEDA_HTTP_MAX_IDLE_CONNS",
     )
     max_idle_proxy_conns_per_host: int = setting(
         values.count(1), "MAX_IDLE_PROXY_CONNS_PER_HOST", PODS, "100",
         "Idle connections to one pod that stay open for 90 s. Above this number stay as many as "
         "requests used in the last 15 to 30 s.",
         "Knative's default, there a limit.",
+        add_on="KEDA_HTTP_MAX_IDLE_CONNS_PER_HOST", add_on_zero="2", keda="200",
     )
     connect_timeout: float = setting(
         values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",
         "Time to open a connection to a pod; after it the activator requeues the request.",
         "Long enough for one lost SYN on a slow path, short enough to try another pod.",
+        add_on="KEDA_HTTP_CONNECT_TIMEOUT", add_on_zero="1m", keda="500ms",
     )
     readiness_policy: str = setting(
         values.choice("auto", "probe", "kubernetes"), "ACTIVATOR_READINESS_POLICY", PODS, "auto",
@@ -494,6 +521,7 @@ class Settings:
         "ready.",
         "The time that Knative gives load balancers to remove the activator; a laptop has none.",
         local="0s",
+        add_on="KEDA_HTTP_SHUTDOWN_DELAY", keda=SHUTDOWN_DELAY,
     )
     drain_timeout: float = setting(
         values.duration(zero=True), "ACTIVATOR_DRAIN_TIMEOUT", ENDING, "525s",
@@ -502,6 +530,7 @@ class Settings:
         "With the lame duck's 45 s, the last responses and the last telemetry (13 s) it stays "
         "within the pod's grace period of 600 s.",
         local="30s", demo="2s",
+        add_on="KEDA_HTTP_DRAIN_TIMEOUT", add_on_zero="1h", keda=DRAIN_TIMEOUT,
     )
 
     log_format: str = setting(
@@ -509,18 +538,21 @@ class Settings:
         "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
         "Right in a pod and in a terminal alike. People read the demo.",
         demo="console",
+        add_on="--zap-encoder",
     )
     log_level: str = setting(
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
         "Lowest severity in the log; the logging ConfigMap may change it later.",
         "Knative's default. The demo narrates each event itself.",
         demo="warning",
+        add_on="--zap-log-level",
     )
 
     otel_service_name: str = _without_demo(
         values.NAME, "OTEL_SERVICE_NAME", OTEL, "activator",
         "Service name in traces and metrics.",
         "Knative's name for it.",
+        keda="keda-http-interceptor",
     )
     otel_exporter_otlp_endpoint: str | None = _without_demo(
         values.optional(values.COLLECTOR, "the ConfigMap's value"),
@@ -567,6 +599,114 @@ class Settings:
         "All components of Knative share the ConfigMap.",
     )
 
+    keda_readiness_timeout: float = _without_demo(
+        values.duration(zero=True), "ACTIVATOR_KEDA_READINESS_TIMEOUT", ADD_ON, "0s",
+        "Limit of the time in which a request waits for a pod, for route objects (HTTPScaledObject "
+        "and InterceptorRoute) without an own one; then it gets 504. 0 for none.",
+        "The add-on's default.",
+        add_on="KEDA_CONDITION_WAIT_TIMEOUT KEDA_HTTP_READINESS_TIMEOUT",
+    )
+    keda_request_timeout: float = _without_demo(
+        values.duration(zero=True), "ACTIVATOR_KEDA_REQUEST_TIMEOUT", ADD_ON, "0s",
+        "Limit of the time from the arrival of a request to the end of its response, for route "
+        "objects without an own one. 0 for none.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_REQUEST_TIMEOUT",
+    )
+    keda_response_header_timeout: float = _without_demo(
+        values.duration(zero=True), "ACTIVATOR_KEDA_RESPONSE_HEADER_TIMEOUT", ADD_ON, "300s",
+        "Limit of the time from the assignment of a pod to the head of its response, for route "
+        "objects without an own one. 0 for none.",
+        "The add-on's default.",
+        add_on="KEDA_RESPONSE_HEADER_TIMEOUT KEDA_HTTP_RESPONSE_HEADER_TIMEOUT",
+    )
+    keda_max_pending: int = _without_demo(
+        values.count(0, note=" (0: no limit)"), "ACTIVATOR_KEDA_MAX_PENDING", ADD_ON, "0",
+        "Limit of waiting requests of a route object without an own one; 0 sets no limit.",
+        "The add-on's default; the limits of the queue are in force, too.",
+        add_on="KEDA_HTTP_COLD_START_MAX_PENDING_REQUESTS",
+    )
+    keda_cold_start_header: bool = _without_demo(
+        values.BOOLEAN, "ACTIVATOR_KEDA_COLD_START_HEADER", ADD_ON, "true",
+        "Whether responses of pods have the field X-KEDA-HTTP-Cold-Start.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_ENABLE_COLD_START_HEADER",
+    )
+    keda_watch_namespace: str | None = _without_demo(
+        values.optional(values.DNS_LABEL, "all namespaces"),
+        "ACTIVATOR_KEDA_WATCH_NAMESPACE", ADD_ON, "",
+        "The only namespace whose route objects count; empty for all namespaces.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_WATCH_NAMESPACE",
+    )
+    keda_tls: bool = _without_demo(
+        values.BOOLEAN, "ACTIVATOR_KEDA_TLS", ADD_ON, "false",
+        "Whether the activator listens on `--https-port` with the certificates of the next "
+        "settings. It reads them again when they change.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_PROXY_TLS_ENABLED",
+    )
+    keda_tls_cert: str = _without_demo(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_CERT", ADD_ON, "/certs/tls.crt",
+        "PEM file with the certificate for clients that name no host of another certificate.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_PROXY_TLS_CERT_PATH",
+    )
+    keda_tls_key: str = _without_demo(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_KEY", ADD_ON, "/certs/tls.key",
+        "PEM file with the private key of that certificate.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_PROXY_TLS_KEY_PATH",
+    )
+    keda_tls_stores: str = _without_demo(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_STORES", ADD_ON, "",
+        "Folders of further certificates, separated by commas: x.crt with x.key, or x.pem with "
+        "x-key.pem, also in folders within. A client that names one of its hosts gets it.",
+        "One certificate is usually sufficient.",
+        add_on="KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS",
+    )
+    keda_tls_skip_verify: bool = _without_demo(
+        values.BOOLEAN, "ACTIVATOR_KEDA_TLS_SKIP_VERIFY", ADD_ON, "false",
+        "Whether the activator accepts any certificate of a pod. Requests that arrive over TLS go "
+        "to pods over TLS.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_TLS_SKIP_VERIFY KEDA_HTTP_PROXY_TLS_SKIP_VERIFY",
+    )
+    keda_tls_ca_dirs: str = _without_demo(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_CA_DIRS", ADD_ON, "",
+        "Folders of PEM files, separated by commas, with certificate authorities that verify pods, "
+        "in addition to the certificates above. The activator reads them at start.",
+        "Only some pods speak TLS.",
+        add_on="KEDA_HTTP_TLS_CA_DIRS",
+    )
+    keda_log_requests: bool = _without_demo(
+        values.BOOLEAN, "ACTIVATOR_KEDA_LOG_REQUESTS", ADD_ON, "false",
+        "Whether each request gets a line in the Combined Log Format, on stdout. The ConfigMap of "
+        "`--config-observability-name` wins, if the activator reads it.",
+        "The add-on's default.",
+        add_on="KEDA_HTTP_LOG_REQUESTS",
+    )
+    keda_otlp_metrics: bool = _without_demo(
+        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_METRICS", ADD_ON, "false",
+        "Whether the activator pushes metrics to the collector by OTLP over HTTP. The same "
+        "ConfigMap wins.",
+        "The add-on's default.",
+        add_on="OTEL_EXPORTER_OTLP_METRICS_ENABLED",
+    )
+    keda_otlp_traces: bool = _without_demo(
+        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_TRACES", ADD_ON, "false",
+        "Whether the activator sends traces. The same ConfigMap wins.",
+        "The add-on's default.",
+        add_on="OTEL_EXPORTER_OTLP_TRACES_ENABLED",
+    )
+    keda_otlp_protocol: str = _without_demo(
+        values.choice("console", "http/protobuf", "grpc"),
+        "ACTIVATOR_KEDA_OTLP_PROTOCOL", ADD_ON, "console",
+        "Where traces go: console is stdout, the others are protocols of the collector.",
+        "The add-on's default.",
+        add_on="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    )
+
     admin_url: str = setting(
         values.url("http", "https"), "ACTIVATOR_ADMIN_URL", CLIENT, "http://127.0.0.1:8080",
         "Admin port of the activator to query.",
@@ -588,6 +728,9 @@ class Settings:
 
 SETTINGS: Final[tuple[SettingRow, ...]] = rows(Settings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
+
+
+_DIALECT: Final = next(row for row in SETTINGS if row.name == "dialect")
 
 
 def settings_of(command: str) -> tuple[SettingRow, ...]:
@@ -614,6 +757,8 @@ def load(
         ConfigError: lists all wrong and all missing settings; without any, all contradictions.
     """
     sources = Sources(command, flags, environ, resolv_conf)
+    with contextlib.suppress(ValueError):  # find_all reports it
+        sources.known["dialect"] = find(_DIALECT, sources)
     return Settings(command=command, **find_all(SETTINGS, sources, contradictions))
 
 

@@ -7,6 +7,7 @@ Knative's counterpart: the envconfig library, which does this by struct tags.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,9 +50,11 @@ class Sources:
     Attributes:
         command: one of COMMANDS; chooses among defaults.
         flags: the command line's values by setting name; None or absent means not given.
-        environ: the environment variables.
+        environ: the environment variables. ``--zap-…`` among them are arguments of the add-on's
+            program.
         resolv_conf: a file that may name the cluster's domain.
-        known: the values of the rows above, which a derived default may need.
+        known: the values of the rows above, which a derived default may need; from the beginning
+            that of ``dialect``.
     """
 
     command: str
@@ -59,6 +62,18 @@ class Sources:
     environ: Mapping[str, str]
     resolv_conf: Path
     known: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reads_add_on(self) -> bool:
+        """Whether the variables of the KEDA HTTP add-on count."""
+        return "keda" in self.known.get("dialect", ())
+
+    @property
+    def replaces_add_on(self) -> bool:
+        """Whether the process replaces the add-on's interceptor, so that its defaults count."""
+        if self.command != "run" or not self.reads_add_on:
+            return False
+        return self.known["dialect"] == ("keda",) or is_add_on(self.environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +108,10 @@ class SettingRow:
         defaults: by command, in the written form; ``REQUIRED`` means no default.
         empty_is_value: whether an empty variable is a value; otherwise it counts as not set,
             as in Knative.
+        add_on: the variables of the KEDA HTTP add-on for it; the first one that is set counts, if
+            ``variable`` is not. Zero means "not set", unless it is the last one.
+        add_on_zero: what zero means there, in the written form; empty if it means zero.
+        add_on_default: the default of ``run`` in place of the add-on; ``...`` for no other.
     """
 
     name: str
@@ -104,6 +123,9 @@ class SettingRow:
     commands: tuple[str, ...]
     defaults: Mapping[str, Default]
     empty_is_value: bool
+    add_on: tuple[str, ...] = ()
+    add_on_default: Default | EllipsisType = ...
+    add_on_zero: str = ""
 
     @property
     def flag(self) -> str:
@@ -112,10 +134,14 @@ class SettingRow:
 
     def default_text(self, command: str) -> str:
         """Return the default of one command, for people; empty if it is the empty text."""
-        default = self.defaults[command]
-        if default is REQUIRED:
-            return "required"
-        return default.text if isinstance(default, Derived) else default
+        return shown(self.defaults[command])
+
+
+def shown(default: Default) -> str:
+    """Return a default for people; empty if it is the empty text."""
+    if default is REQUIRED:
+        return "required"
+    return default.text if isinstance(default, Derived) else default
 
 
 def setting(
@@ -130,8 +156,18 @@ def setting(
     demo: Default | EllipsisType = ...,
     commands: tuple[str, ...] = SERVING,
     empty_is_value: bool = False,
+    add_on: str = "",
+    add_on_zero: str = "",
+    keda: Default | EllipsisType = ...,
 ) -> T:
-    """Return a field of ``Settings`` with its row; ``local`` and ``demo`` are other defaults."""
+    """Return a field of ``Settings`` with its row.
+
+    Arguments:
+        local, demo: other defaults of these commands.
+        add_on: the variables of the KEDA HTTP add-on, separated by blanks.
+        add_on_zero: what zero means there.
+        keda: the default of ``run`` in place of the add-on, see ``Sources.replaces_add_on``.
+    """
     of_local = default if isinstance(local, EllipsisType) else local
     of_demo = of_local if isinstance(demo, EllipsisType) else demo
     row = SettingRow(
@@ -146,6 +182,9 @@ def setting(
         | dict.fromkeys(COMMANDS, of_demo)
         | {"run": default, "local": of_local},
         empty_is_value=empty_is_value,
+        add_on=tuple(add_on.split()),
+        add_on_default=keda,
+        add_on_zero=add_on_zero,
     )
     made: T = field(metadata={_ROW: row})
     return made
@@ -244,13 +283,26 @@ def _given(row: SettingRow, sources: Sources) -> tuple[str, str] | None:
     if text is not None:
         return text, f"flag {row.flag}"
     text = sources.environ.get(row.variable)
-    if text is None or (text == "" and not row.empty_is_value):
-        return None
-    return text, f"environment variable {row.variable}"
+    if text is not None and (text or row.empty_is_value):
+        return text, f"environment variable {row.variable}"
+    return _given_by_add_on(row, sources) if sources.reads_add_on else None
+
+
+def _given_by_add_on(row: SettingRow, sources: Sources) -> tuple[str, str] | None:
+    for name in row.add_on:
+        text = sources.environ.get(name, "")
+        if text.rstrip("hmnsuµ") == "0":
+            text = "" if name != row.add_on[-1] else row.add_on_zero or text
+        if text and not text.startswith("tcp://"):  # as kubelet writes for a Service
+            kind = "flag" if name.startswith("--") else "environment variable"
+            return text, f"{kind} {name}"
+    return None
 
 
 def _default(row: SettingRow, sources: Sources) -> Any:
     default = row.defaults[sources.command]
+    if sources.replaces_add_on and not isinstance(row.add_on_default, EllipsisType):
+        default = row.add_on_default
     if default is REQUIRED:
         raise ValueError(
             f"{row.name} is missing: pass flag {row.flag} or set environment variable "
@@ -285,8 +337,9 @@ def _section(name: str, rows: tuple[SettingRow, ...]) -> str:
 
 
 def _line(row: SettingRow, *, with_commands: bool) -> str:
+    names = "<br>".join(f"`{name}`" for name in (row.variable, *row.add_on))
     cells = [
-        f"`{row.flag}` {row.kind.metavar}<br>`{row.variable}`".replace("|", "\\|"),
+        f"`{row.flag}` {row.kind.metavar}<br>{names}".replace("|", "\\|"),
         f"{_defaults_cell(row)}<br>{row.reason}",
         row.meaning,
     ]
@@ -300,13 +353,18 @@ def _defaults_cell(row: SettingRow) -> str:
     for command in row.commands:
         by_text.setdefault(row.default_text(command) or "none", []).append(command)
     if len(by_text) == 1:
-        return next(iter(by_text))
-    return "; ".join(f"{', '.join(commands)}: {text}" for text, commands in by_text.items())
+        cell = next(iter(by_text))
+    else:
+        cell = "; ".join(f"{', '.join(commands)}: {text}" for text, commands in by_text.items())
+    if not isinstance(row.add_on_default, EllipsisType):
+        cell += f"; dialect keda alone: {shown(row.add_on_default) or 'none'}"
+    return cell
 
 
 # -- defaults that the machine or other settings give ----------------------------------------------
 
 RESOLV_CONF: Final = Path("/etc/resolv.conf")
+SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _USUAL_DOMAIN: Final = "cluster.local"
 
 
@@ -318,7 +376,57 @@ def _every_address(sources: Sources) -> str:
     """
     environ = sources.environ
     addresses = environ.get("POD_IPS", "") or environ.get("POD_IP", "")
+    if not addresses and sources.replaces_add_on:
+        addresses = _own_address(sources)
     return "::" if ":" in addresses else "0.0.0.0"
+
+
+def _own_address(sources: Sources) -> str:
+    """Return the address from which this machine reaches the API server.
+
+    A connected UDP socket sends nothing; it only has the address that the kernel would use.
+    """
+    server = sources.environ.get("KUBERNETES_SERVICE_HOST", "") or "192.0.2.1"
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as connected:
+        connected.connect((server, 443))
+        return str(connected.getsockname()[0])
+    return "127.0.0.1"
+
+
+def _own_namespace(sources: Sources) -> str:
+    if named := sources.environ.get("KEDA_HTTP_CURRENT_NAMESPACE"):
+        return named
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+    except OSError:
+        return "keda"
+
+
+def _replaced(sources: Sources) -> str:
+    """Return the default dialect of ``run``: keda in the Deployment of the add-on's interceptor."""
+    return "keda" if is_add_on(sources.environ) else "knative"
+
+
+def is_add_on(environ: Mapping[str, str]) -> bool:
+    """Return whether the variables come from the add-on's Deployment, which always sets this one.
+
+    kubelet sets it to a URL for a Service named keda-http-proxy.
+    """
+    return environ.get("KEDA_HTTP_PROXY_PORT", "").isdigit()
+
+
+def is_add_on_scaler(environ: Mapping[str, str]) -> bool:
+    """Return whether the variables come from the Deployment of the add-on's scaler."""
+    return bool(environ.get("KEDA_HTTP_SCALER_PORT"))
+
+
+def _by_grace(usual: str, short: str) -> Derived:
+    # Only up to version 0.12 the add-on's Deployment sets this variable. Its grace period is 10 s.
+    return Derived(
+        f"{usual}; {short} with `KEDA_HTTP_CURRENT_NAMESPACE`, where the grace period is 10 s",
+        lambda sources: short if "KEDA_HTTP_CURRENT_NAMESPACE" in sources.environ else usual,
+    )
 
 
 def _cluster_domain(sources: Sources) -> str:
@@ -364,6 +472,33 @@ HOST_NAME: Final = Derived("the host's name", lambda _: socket.gethostname() or 
 EVERY_ADDRESS: Final = Derived(
     "0.0.0.0; `::` if `POD_IPS` or `POD_IP` has an IPv6 address", _every_address
 )
+OWN_ADDRESS: Final = Derived("the address that reaches the API server", _own_address)
+OWN_NAMESPACE: Final = Derived(
+    "`KEDA_HTTP_CURRENT_NAMESPACE`, else the namespace of the pod's ServiceAccount", _own_namespace
+)
+OF_SCALER: Final = Derived(
+    "services; keda if `KEDA_HTTP_SCALER_PORT` is set",
+    lambda sources: "keda" if is_add_on_scaler(sources.environ) else "services",
+)
+METRICS_OF_SCALER: Final = Derived(
+    "9090; 2223 if `KEDA_HTTP_SCALER_PORT` is set",
+    lambda sources: "2223" if is_add_on_scaler(sources.environ) else "9090",
+)
+INTERCEPTORS: Final = Derived(
+    "none; with `KEDA_HTTP_SCALER_PORT` `KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE` and "
+    "`KEDA_HTTP_SCALER_TARGET_ADMIN_SERVICE`",
+    lambda sources: (
+        "/".join(
+            sources.environ.get(f"KEDA_HTTP_SCALER_TARGET_ADMIN_{word}", "")
+            for word in ("NAMESPACE", "SERVICE")
+        )
+        if is_add_on_scaler(sources.environ)
+        else ""
+    ),
+)
+REPLACED: Final = Derived("knative; keda if `KEDA_HTTP_PROXY_PORT` is set", _replaced)
+SHUTDOWN_DELAY: Final = _by_grace("5s", "2s")
+DRAIN_TIMEOUT: Final = _by_grace("30s", "6s")
 BIND: Final = Derived(
     "the value of `--bind`", lambda sources: str(sources.known.get("bind", "127.0.0.1"))
 )

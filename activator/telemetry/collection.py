@@ -201,6 +201,10 @@ def source_metrics(source: SourceStatus) -> Iterator[tuple[Family, str, Mapping[
 #: Counts for all methods but ``families.METHODS``.
 OTHER_METHOD = "_OTHER"
 
+_ROUTE = RevisionKind.HTTP_ROUTE
+#: The labels of requests for unknown hosts, whose methods are not counted.
+_UNKNOWN = (("code", "404"), ("method", OTHER_METHOD), ("route_name", ""), ("route_namespace", ""))
+
 #: States of pods in the throttler. A pod in state GONE is not there any more.
 STATES = (PodState.PROBING, PodState.HEALTHY, PodState.DRAINING)
 
@@ -239,6 +243,7 @@ class Collection(Generic[L, P]):
         yield from self._gauges()
         yield from self._counts()
         yield from self._http()
+        yield from self._add_on()
         yield from Totals(self._sources, self._writer).pieces()
 
     def _revisions(self) -> Iterator[P]:
@@ -257,9 +262,9 @@ class Collection(Generic[L, P]):
         namespace = ("k8s_namespace_name", revision.id.namespace)
         service = ("kn_service_name", revision.service)
         configuration = ("kn_configuration_name", revision.configuration)
-        # A Service may have the name of a Revision, whose series keep Knative's labels.
-        is_service = revision.id.kind is RevisionKind.SERVICE
-        kind = (("kind", revision.id.kind.value),) if is_service else ()
+        # Another object may have the name of a Revision, whose series keep Knative's labels.
+        of_knative = revision.id.kind is RevisionKind.REVISION
+        kind = () if of_knative else (("kind", revision.id.kind.value),)
         labels = self._writer.labels
         return _Row(
             throttler,
@@ -387,6 +392,38 @@ class Collection(Generic[L, P]):
             for labels, histograms in others.items():
                 yield writer.histogram(family, labels, merged(histograms))
 
+    def _add_on(self) -> Iterator[P]:
+        """Yield the metrics of the KEDA HTTP add-on by its names, for its objects."""
+        rows = [row for row in self._rows if row.throttler.revision.id.kind is _ROUTE]
+        writer = self._writer
+        for family, number in ((f.ADD_ON_CONCURRENCY, _load), (f.ADD_ON_REJECTIONS, _rejected)):
+            yield writer.header(family)
+            for row in rows:
+                yield writer.sample(family, self._route_labels(row), number(row))
+        yield writer.header(f.ADD_ON_PENDING)
+        for row in rows:
+            host = writer.labels(("host", str(row.throttler.revision.id)))
+            yield writer.sample(f.ADD_ON_PENDING, host, _load(row))
+        yield writer.header(f.ADD_ON_REQUESTS)
+        unknown = self._sources.proxy.counters.unknown_revisions
+        if rows:
+            yield writer.sample(f.ADD_ON_REQUESTS, writer.labels(*_UNKNOWN), unknown)
+        for row in rows:
+            for kind, histogram in _durations(row).items():
+                labels = self._route_labels(row, *kind)
+                yield writer.sample(f.ADD_ON_REQUESTS, labels, sum(histogram.counts))
+        yield writer.header(f.ADD_ON_DURATION)
+        for row in rows:
+            for kind, histogram in _durations(row).items():
+                labels = self._route_labels(row, *kind)
+                yield writer.histogram(f.ADD_ON_DURATION, labels, histogram)
+
+    def _route_labels(self, row: _Row[L], *kind: str) -> L:
+        """Return the labels of a route object, after status and method."""
+        route = row.throttler.revision.id
+        names = ("route_name", route.name), ("route_namespace", route.namespace)
+        return self._writer.labels(*zip(("code", "method"), kind, strict=False), *names)
+
     def _server_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
         writer, revision = self._writer, row.throttler.revision.id
         # Knative puts the Host here, which clients choose; this is one word per revision.
@@ -425,6 +462,24 @@ class Collection(Generic[L, P]):
 
 
 # -- numbers of one revision ----------------------------------------------------------------------
+
+
+def _load(row: _Row[L]) -> int:
+    return 0 if row.entry is None else row.entry.load.in_flight
+
+
+def _rejected(row: _Row[L]) -> int:
+    return 0 if row.entry is None else row.entry.counters.outcomes["queue-full"]
+
+
+def _durations(row: _Row[L]) -> dict[tuple[str, str], Histogram]:
+    """Return the durations of requests by status and method."""
+    found: dict[tuple[str, str], list[Histogram]] = {}
+    counters = {} if row.entry is None else row.entry.counters.server
+    for (method, _, status), each in list(counters.items()):
+        kind = str(status), f.METHODS.get(method, OTHER_METHOD)
+        found.setdefault(kind, []).append(each.duration)
+    return {kind: merged(histograms) for kind, histograms in found.items()}
 
 
 def _queued(row: _Row[L]) -> int:

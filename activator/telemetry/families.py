@@ -447,6 +447,42 @@ AUTHORIZATION_WAITING = gauge(
     "activator_authorization_waiting_requests",
     "Requests that wait for the decision of an authorization server.",
 )
+#: The labels of the metrics of the KEDA HTTP add-on, which have its names.
+ROUTE = ("route_name", "route_namespace")
+ADD_ON_REQUESTS = counter(
+    "interceptor_request_count_total",
+    "Ended requests of an object of the KEDA HTTP add-on; without names, requests for unknown "
+    "hosts.",
+    *("code", "method", *ROUTE),
+    counts="request",
+)
+ADD_ON_DURATION = histogram(
+    "interceptor_request_duration_seconds",
+    "Time from a request's arrival to the end of its response, for an object of the KEDA HTTP "
+    "add-on.",
+    DURATION_BOUNDS,
+    *("code", "method", *ROUTE),
+)
+ADD_ON_CONCURRENCY = gauge(
+    "interceptor_request_concurrency",
+    "Requests of an object of the KEDA HTTP add-on, queued and in flight.",
+    *ROUTE,
+    counts="request",
+    updown=True,
+)
+ADD_ON_REJECTIONS = counter(
+    "interceptor_cold_start_rejections_total",
+    "Requests of an object of the KEDA HTTP add-on that were rejected because too many waited.",
+    *ROUTE,
+    counts="request",
+)
+ADD_ON_PENDING = gauge(
+    "interceptor_pending_request_count",
+    "interceptor_request_concurrency by the name that version 0.12 of the KEDA HTTP add-on has.",
+    "host",
+    counts="request",
+    updown=True,
+)
 TARGET_INFO = gauge(
     "target_info",
     "Always 1; the labels identify this activator, as OpenTelemetry's resource.",

@@ -27,6 +27,7 @@ from activator.knative.configmaps.observability import (
     STDOUT,
     MetricsConfig,
     ObservabilityConfig,
+    RequestLogConfig,
     TracingConfig,
 )
 from activator.process.logs import Repeats
@@ -469,6 +470,35 @@ class LoopLag:
         self._arm(loop)
 
 
+#: The Combined Log Format. Escapes keep a client from writing lines of its own.
+COMBINED_LOG: Final = (
+    "{{.Request.RemoteAddr}} - - [{{.Received}}] "
+    '"{{.Request.Method}} {{js .Request.URL.EscapedPath}} {{.Request.Proto}}" '
+    "{{.Response.Code}} {{.Response.Size}} "
+    '"{{js .Request.Referer}}" "{{js .Request.UserAgent}}"'
+)
+#: Where OpenTelemetry's SDKs send to without OTEL_EXPORTER_OTLP_ENDPOINT, which wins.
+_COLLECTORS: Final = {HTTP_PROTOBUF: "http://localhost:4318", GRPC: "http://localhost:4317"}
+
+
+def initial_config(settings: Settings) -> ObservabilityConfig:
+    """Return the configuration until there is a ConfigMap, by the add-on's variables.
+
+    Sources: its interceptor/middleware/logging.go and pkg/observability.
+    """
+    if "keda" not in settings.dialect:
+        return ObservabilityConfig()
+    words = {"console": STDOUT}
+    protocol = words.get(settings.keda_otlp_protocol, settings.keda_otlp_protocol)
+    traces = protocol if settings.keda_otlp_traces else NONE
+    metrics = HTTP_PROTOBUF if settings.keda_otlp_metrics else NONE
+    return ObservabilityConfig(
+        RequestLogConfig(settings.keda_log_requests, COMBINED_LOG),
+        MetricsConfig(metrics, _COLLECTORS.get(metrics, "")),
+        TracingConfig(traces, _COLLECTORS.get(traces, ""), sampling_rate=1.0),
+    )
+
+
 # -- all parts ------------------------------------------------------------------------------------
 
 
@@ -492,6 +522,7 @@ class Observers:
         outputs: see above.
         loop_lag: the delay of the event loop.
         certificates: the certificates of the listeners.
+        initial: the configuration until there is a ConfigMap.
     """
 
     def __init__(
@@ -520,6 +551,7 @@ class Observers:
         self.outputs = outputs
         self.loop_lag = LoopLag()
         self.certificates = Certificates()
+        self.initial = initial_config(settings)
 
     def apply(self, config: ObservabilityConfig) -> RequestLog | None:
         """Apply the observability ConfigMap.

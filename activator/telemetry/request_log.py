@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from time import gmtime, strftime, time
 from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
@@ -330,7 +331,13 @@ class LogEntry(GoStruct):
         self.request = LoggedRequest(record)
 
 
+def _received(entry: LogEntry) -> str:
+    """Return when the request arrived, as in the Common Log Format."""
+    return strftime("%d/%b/%Y:%H:%M:%S +0000", gmtime(time() - entry.record.latency))
+
+
 LogEntry.members = {
+    "Received": Member(_received, str),
     "Request": Member(lambda entry: entry.request, LoggedRequest),
     "Response": Member(lambda entry: LoggedResponse(entry.record), LoggedResponse),
     "Revision": Member(lambda entry: LoggedRevision(entry.record.revision), LoggedRevision),

@@ -53,6 +53,10 @@ _CERTIFICATE = re.compile(
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 #: The validity of a certificate in DER (RFC 5280 section 4.1.2.5); the group is its end.
 _VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d|\x18\x0f)(\d{12,14})Z")
+#: The identifier of subjectAltName, and whether it is critical.
+_ALT_NAMES: Final = re.compile(rb"\x06\x03\x55\x1d\x11(?:\x01\x01\xff)?(?=\x04)")
+#: The tag of a host name among them.
+_DNS_NAME: Final = 0x82
 _DAY: Final = 86_400
 #: Days before its end from which a certificate has a warning.
 _WARNED_DAYS: Final = 30
@@ -95,6 +99,36 @@ def expires_at(pem: bytes) -> float:
     text = found[1].decode()
     year = "%y" if len(text) == len("YYMMDDhhmmss") else "%Y"
     return datetime.strptime(f"{text}+0000", f"{year}%m%d%H%M%S%z").timestamp()
+
+
+def dns_names(pem: bytes) -> frozenset[str]:
+    """Return the host names of the first certificate of a PEM text, in lower case.
+
+    They are in its subjectAltName (RFC 5280 section 4.2.1.6), which the ssl module reads only of
+    peers. Other kinds of names are left out: a client names only hosts.
+    """
+    der = ssl.PEM_cert_to_DER_cert(_CERTIFICATE.findall(pem)[0].decode())
+    found = _ALT_NAMES.search(der)
+    if found is None:
+        return frozenset()
+    at = _content(der, found.end())[0]  # of the octet string, where a sequence begins
+    at, end = _content(der, at)
+    names = set[str]()
+    while at < end:
+        start, after = _content(der, at)
+        if der[at] == _DNS_NAME:
+            names.add(der[start:after].decode("latin-1").lower())
+        at = after
+    return frozenset(names)
+
+
+def _content(der: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of a value in DER begins and ends."""
+    length, start = der[at + 1], at + 2
+    if length > 0x7F:  # the length of the length
+        start, many = start + length - 0x80, length - 0x80
+        length = int.from_bytes(der[start - many : start])
+    return start, start + length
 
 
 def expiry_warning(listener: str, expires: float, now: float) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache
 from typing import Final
 
 from activator.knative.words import CERTIFICATE_SECRET, DATA_PLANE
@@ -53,8 +53,8 @@ class PodTls:
 
     def trust(self, roots: frozenset[str]) -> None:
         """Verify new connections by these roots."""
-        self.context = _pod_context(roots, HTTP1)
-        self.http2_context = _pod_context(roots, HTTP2)
+        self.context = pod_context(roots, HTTP1)
+        self.http2_context = pod_context(roots, HTTP2)
 
     def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
         """Return why a valid certificate is not of this namespace; empty if it is.
@@ -69,7 +69,8 @@ class PodTls:
         return f"the certificate is for {', '.join(map(str, names))} and not for {wanted}"
 
 
-def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
+def pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
+    """Return a context that verifies pods by roots, with one protocol of HTTP."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.hostname_checks_common_name = False
@@ -203,18 +204,19 @@ class UnverifiedTls:
     Nothing in Kubernetes gives such pods a certificate that the activator could verify. The class
     has the interface of PodTls.
 
-    Attributes:
-        server_name: empty: the activator knows only the address of a pod.
+    Arguments:
+        server_name: the host in the handshake; empty if only the pod's address is known.
     """
 
-    server_name = ""
+    def __init__(self, server_name: str = "") -> None:
+        self.server_name = server_name
 
-    @cached_property
+    @property
     def context(self) -> ssl.SSLContext:
         """The context for new HTTP/1.1 connections."""
         return _unverified_context(HTTP1)
 
-    @cached_property
+    @property
     def http2_context(self) -> ssl.SSLContext:
         """The context for new HTTP/2 connections."""
         return _unverified_context(HTTP2)
@@ -224,6 +226,7 @@ class UnverifiedTls:
         return ""
 
 
+@cache
 def _unverified_context(protocol: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

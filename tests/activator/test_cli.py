@@ -16,7 +16,7 @@ import respx
 from activator.cli import main as cli
 from activator.lab import command as lab_command
 from activator.scale import settings as scale_settings
-from activator.settings.config import Settings, settings_of
+from activator.settings.config import SETTINGS, Settings, settings_of
 
 SERVERS = ("run", "local", "demo")
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
@@ -370,3 +370,91 @@ def test_an_unknown_reason_has_a_hint(
 ) -> None:
     assert cli.main(["reason", name]) == 2
     assert hint in " ".join(capsys.readouterr().err.split())
+
+
+# -- in the Deployment of the KEDA HTTP add-on's interceptor -----------------------------------
+
+ZAP = ["--zap-log-level=info", "--zap-encoder=json", "--zap-time-encoding=rfc3339"]
+
+
+@pytest.fixture
+def _add_on(monkeypatch):
+    for row in SETTINGS:
+        for variable in row.add_on:
+            monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("KEDA_HTTP_PROXY_PORT", "8080")
+    monkeypatch.setenv("KEDA_HTTP_ADMIN_PORT", "9090")
+
+
+@pytest.mark.usefixtures("_add_on")
+@pytest.mark.parametrize(
+    ("words", "level", "form"),
+    [
+        ([], "info", "auto"),
+        (ZAP, "info", "json"),
+        (["--zap-log-level", "error", "-zap-encoder=console"], "error", "console"),
+        (["--zap-log-level=2", "--zap-stacktrace-level=error", "--zap-devel"], "debug", "auto"),
+        (["--zap-log-level=panic"], "error", "auto"),
+        (["run", "--zap-log-level=debug", "--log-level=warning"], "warning", "auto"),
+    ],
+)
+def test_in_place_of_the_interceptor_it_runs_with_the_arguments_of_zap(app, words, level, form):
+    assert cli.main(words) == 0
+    (settings,) = app.started
+    assert (settings.command, settings.dialect) == ("run", ("keda",))
+    assert (settings.log_level, settings.log_format) == (level, form)
+
+
+@pytest.mark.usefixtures("_add_on")
+def test_the_own_variable_wins_over_an_argument_of_zap(app, monkeypatch):
+    monkeypatch.setenv("ACTIVATOR_LOG_LEVEL", "error")
+    assert cli.main(ZAP) == 0
+    assert app.started[0].log_level == "error"
+
+
+@pytest.mark.usefixtures("_add_on")
+def test_in_place_of_the_interceptor_other_commands_stay(app, capsys):
+    assert cli.main(["--help"]) == 0
+    assert "First steps" in capsys.readouterr().out
+    assert cli.main(["run", "--zap-log-level=loud"]) == 2
+    assert (
+        "log_level (from flag --zap-log-level): 'loud' is not accepted" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.usefixtures("_add_on")
+def test_a_variable_of_the_interceptor_without_effect_is_named(app, capsys, monkeypatch):
+    monkeypatch.setenv("PROFILING_BIND_ADDRESS", "127.0.0.1:6060")
+    assert cli.main([]) == 0
+    assert "PROFILING_BIND_ADDRESS has no effect" in capsys.readouterr().err
+
+
+def test_elsewhere_the_arguments_of_zap_are_unknown(capsys, monkeypatch):
+    monkeypatch.delenv("KEDA_HTTP_PROXY_PORT", raising=False)
+    assert cli.main(ZAP) == 2
+    assert "--zap-log-level" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("level", "encoder", "expected"),
+    [
+        ("info", "console", ("info", "console")),
+        ("3", "json", ("debug", "json")),
+        ("panic", "json", ("error", "json")),
+    ],
+)
+def test_the_arguments_of_the_add_ons_scaler_are_those_of_scale(
+    monkeypatch, level, encoder, expected
+):
+    """The Deployment of the KEDA HTTP add-on has options of zap, and no command."""
+    stand_in = App()
+    monkeypatch.setitem(sys.modules, "activator.scale.app", stand_in)
+    monkeypatch.setenv("KEDA_HTTP_SCALER_PORT", "9090")
+    monkeypatch.setenv("KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE", "keda")
+    monkeypatch.setenv("KEDA_HTTP_SCALER_TARGET_ADMIN_SERVICE", "admin")
+    zap = (f"--zap-log-level={level}", f"--zap-encoder={encoder}", "--zap-time-encoding=rfc3339")
+    assert cli.main([*zap, "--zap-stacktrace-level=error"]) == 0
+    (settings,) = stand_in.started
+    assert settings.dialect == ("keda",)
+    assert (settings.log_level, settings.log_format) == expected
+    assert cli.main(["version"]) == 0  # a command is what it was

@@ -21,6 +21,7 @@ from activator.process.logs import of_activator
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings, load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
+from tests.activator.keda import objects as keda
 from tests.activator.plain import objects as plain
 from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.proxy.world import until
@@ -28,13 +29,14 @@ from tests.activator.telemetry.records import record
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 from tests.stats import decode
+from throttler.errors import RevisionNotFound
 from throttler.model import MeshMode, Revision, RevisionID, RevisionKind
 from throttler.pod import PodState
 from throttler.reason import Reason
 
 pytestmark = on_uvloop  # inotify reports files in real time
 
-REVISION, SERVICE = RevisionKind
+REVISION, SERVICE = RevisionKind.REVISION, RevisionKind.SERVICE
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,50 @@ async def test_a_cluster_without_knative_serves_services(tmp_path: Path, dialect
         async with asyncio.timeout(PATIENCE), runtime.lifespan():
             throttler = runtime.driver.throttler.find("shop", "hello", SERVICE)
             assert [pod.address for pod in throttler.backends.pods.values()] == ["127.0.0.1:8080"]
+
+
+ROUTE = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
+
+
+async def test_a_cluster_with_kedas_add_on_alone_serves_its_objects(tmp_path: Path) -> None:
+    async with FakeApiServer() as server:
+        for obj in (keda.scaled(), keda.target(), plain.slice_of(plain.endpoint("127.0.0.1"))):
+            server.put(obj)
+        for kind in ("InterceptorRoute", "ConfigMap"):
+            server.always[kind, "list"] = Answer(403)
+        flags = {"kubeconfig": server.kubeconfig(tmp_path), "dialect": "keda", "admin_port": "0"}
+        environ = {"POD_NAME": "a", "POD_IP": "127.0.0.1", "SYSTEM_NAMESPACE": "keda"}
+        runtime = Runtime(load("run", flags, environ))
+        async with asyncio.timeout(PATIENCE), runtime.lifespan():
+            entries = runtime.driver.entries
+            assert entries.find_host(b"a.com").throttler is runtime.driver.throttler.find(*ROUTE)
+            with pytest.raises(RevisionNotFound) as caught:
+                entries.find_host(b"b.com")
+            assert caught.value.kind is RevisionKind.HTTP_ROUTE
+            assert runtime.ready() == ""
+            assert b'kind="http-route"' in b"".join(runtime.metrics())
+
+
+@pytest.mark.parametrize("dialects", ["keda", "knative,services,keda"])
+async def test_a_folder_may_have_objects_of_keda(tmp_path: Path, dialects: str) -> None:
+    files = [keda.route(coldStart={"placeholder": {"response": FROM_FILE}}), keda.target()]
+    files += [keda.body(a="soon"), plain.slice_of(plain.endpoint("127.0.0.1"))]
+    (tmp_path / "all.yaml").write_text("\n---\n".join(map(json.dumps, files)))
+    runtime = Runtime(settings(tmp_path, dialect=dialects, admin_port="0"))
+    async with runtime.lifespan():
+        throttler = runtime.driver.entries.find_host(b"a.com").throttler
+        assert throttler is runtime.driver.throttler.find(*ROUTE)
+        assert [pod.address for pod in throttler.backends.pods.values()] == ["127.0.0.1:8080"]
+        requests = throttler.revision.policies.requests
+        assert requests is not None
+        assert requests.interceptor is not None
+        assert requests.interceptor.placeholder is not None
+        assert requests.interceptor.placeholder.files == {"a": b"soon"}
+        status = runtime.source_status()
+        assert (status.errors, status.warnings) == ({}, ())
+
+
+FROM_FILE = {"bodyFromConfigMap": {"name": "files", "key": "a"}}
 
 
 async def test_beside_knative_its_network_configmap_is_required(tmp_path: Path) -> None:

@@ -183,8 +183,13 @@ class Cluster:
 
     async def kill(self, namespace: str, pod: str, container: str) -> None:
         """Kill the process of a container, as the kernel does when memory is short."""
+        os.kill(self.pid(namespace, pod, container), signal.SIGKILL)
+
+    def pid(self, namespace: str, pod: str, container: str) -> int:
+        """Return the process of a container that runs."""
         file = self._folder / "pods" / f"{namespace}_{pod}.json"
-        os.kill(json.loads(file.read_text())[container], signal.SIGKILL)
+        found: int = json.loads(file.read_text())[container]
+        return found
 
     @asynccontextmanager
     async def forward(self, reference: str, port: int) -> AsyncIterator[None]:
@@ -350,29 +355,40 @@ class Cluster:
         ip = await self.address("activator-service", namespace)
         return await fetch(ip, 80, target, headers={"Host": host, **(headers or {})})
 
-    async def load(self, ip: str, host: str, rate: float, target: str = "/") -> SteadyTraffic:
-        """Return traffic on new connections; every second request is a POST. Status 0: lost.
+    async def load(
+        self,
+        ip: str,
+        host: str,
+        rate: float,
+        target: str = "/",
+        port: int = 80,
+        posts: int = 2,
+    ) -> SteadyTraffic:
+        """Return traffic on new connections. Status 0: lost.
 
         It waits until the node forwards connections, which is later than the Service's creation.
+
+        Arguments:
+            posts: one request in so many is a POST; 0 for none.
         """
 
         async def reachable() -> bool:
             try:
-                await open_and_close(ip, 80)
+                await open_and_close(ip, port)
             except OSError:
                 return False
             return True
 
-        await self.until(reachable, f"{ip}:80 accepts connections")
+        await self.until(reachable, f"{ip}:{port} accepts connections")
 
         async def send(method: str, request_id: str) -> ClientResponse:
             headers = {"Host": host, "X-Request-Id": request_id}
             try:
-                return await fetch(ip, 80, target, method, headers, b"x" * (method == "POST"))
+                return await fetch(ip, port, target, method, headers, b"x" * (method == "POST"))
             except OSError as error:
                 return ClientResponse(0, {}, repr(error))
 
-        return SteadyTraffic(send, rate, posts=2, target=target)
+        return SteadyTraffic(send, rate, posts, target)
 
     # The product
 

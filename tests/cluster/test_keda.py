@@ -1,41 +1,24 @@
-"""KEDA's operator and metrics adapter scale what the first request started: docs/how-to/keda.md.
-
-The two programs are optional: they are in the folder of the control plane's, or nothing runs here.
-"""
+"""KEDA's operator and metrics adapter scale what the first request started: docs/how-to/keda.md."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
 import pytest
-import trustme
 import yaml
 
+from tests.cluster import keda as keda_itself
 from tests.cluster.cluster import SYSTEM, Cluster
 from tests.cluster.conftest import KUSTOMIZE
-from tests.cluster.objects import Object, definition, deployment, plain_service
-from tests.cluster.programs import VARIABLE
+from tests.cluster.objects import Object, deployment, plain_service
 from tests.cluster.traffic import traffic
 from tests.process import ROOT
 
-#: The program of each image of keda.yaml.
-IMAGES: Final = {"keda": "keda-operator", "keda-metrics-apiserver": "keda-adapter"}
-FOLDER: Final = Path(os.environ.get(VARIABLE, ""))
-MISSING: Final = [name for name in IMAGES.values() if not os.access(FOLDER / name, os.X_OK)]
-pytestmark = pytest.mark.skipif(
-    bool(MISSING), reason=f"the folder of {VARIABLE} has no {', '.join(MISSING)}"
-)
+pytestmark = keda_itself.needs(*keda_itself.IMAGES.values())
 
-KEDA_YAML: Final = "tests/cluster/keda.yaml"
-#: What KEDA prints for its conditions, as in its own CustomResourceDefinition.
-COLUMNS: Final = {
-    name: f'.status.conditions[?(@.type=="{name}")].status' for name in ("Ready", "Active")
-}
 #: Annotations of a ScaledObject that keep a sleeping workload asleep: the value, and the note.
 PAUSES: Final = {
     "paused": ("yes", "KEDA adds and removes no replica, and the scaler starts no pod"),
@@ -53,31 +36,9 @@ async def keda(
     """Provide the cluster with the product, and with KEDA, which is newer than the scaler."""
     await cluster.uninstall()  # an older scaler may look for KEDA at any time
     await cluster.install(*KUSTOMIZE)
-    folder = tmp_path_factory.mktemp("keda")
-    authority = trustme.CA()
-    issued = authority.issue_cert("keda-operator.keda.svc.cluster.local", "keda-operator.keda.svc")
-    authority.cert_pem.write_to_path(str(folder / "ca.crt"))
-    issued.private_key_pem.write_to_path(str(folder / "tls.key"))
-    issued.cert_chain_pems[0].write_to_path(str(folder / "tls.crt"))
-    for image, program in IMAGES.items():
-        # Instead of a volume with a Secret. The adapter connects to the operator with it.
-        cluster.image(image, [str(FOLDER / program), f"--cert-dir={folder}"])
-    await cluster.apply(
-        definition("keda.sh", "v1alpha1", "ScaledObject", columns=COLUMNS),
-        definition("keda.sh", "v1alpha1", "ScaledJob"),
-        definition("keda.sh", "v1alpha1", "TriggerAuthentication"),
-        definition("keda.sh", "v1alpha1", "ClusterTriggerAuthentication", scope="Cluster"),
-        definition("eventing.keda.sh", "v1alpha1", "CloudEventSource"),
-        definition("eventing.keda.sh", "v1alpha1", "ClusterCloudEventSource", scope="Cluster"),
-    )
-    await cluster.kubectl("apply", "-f", KEDA_YAML)
-    for name in ("keda-operator", "keda-metrics-apiserver"):
-        rollout = ("rollout", "status", f"deployment/{name}", "--timeout=90s")
-        await cluster.kubectl("-n", "keda", *rollout)
+    await keda_itself.install(cluster, tmp_path_factory.mktemp("keda"))
     yield cluster
-    # KEDA ends its ScaledObjects itself, so it goes last. Other tests serve its group of the API.
-    await cluster.kubectl("delete", "scaledobjects", "--all", "-A")
-    await cluster.kubectl("delete", "-f", KEDA_YAML, "--wait=false")
+    await keda_itself.remove(cluster)
 
 
 def scaled_object(namespace: str, name: str, **annotations: str) -> Object:

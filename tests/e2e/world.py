@@ -12,11 +12,18 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGTERM
 from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.lab.objects import (
+    PodAddress,
+    file_of,
+    private_endpoints,
+    revision,
+    write_object,
+)
 from activator.lab.pod import PodOptions, pod_arguments
 from activator.lab.programs import ClientResponse, LocalActivator, fetch
 from tests.ports import network
@@ -89,7 +96,12 @@ class Pod:
 class World:
     """All processes of one test; leaving the block ends them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str, **settings: str) -> None:
+        """
+        Arguments:
+            options: of the activator, after the folder of manifests.
+            settings: environment variables of the activator.
+        """
         self.folder = folder
         # Pods share their ports. So no other process, for example of a parallel run of the tests,
         # may use the same addresses.
@@ -99,7 +111,9 @@ class World:
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
         self._activator = LocalActivator(
-            ("local", "--manifests", str(self._manifests)), self._log.append
+            ("local", "--manifests", str(self._manifests), *options),
+            self._log.append,
+            settings=settings,
         )
 
     async def __aenter__(self) -> World:
@@ -134,6 +148,29 @@ class World:
         self._pods.append(pod)
         await pod.start()
         return pod
+
+    def write(self, *objects: Any) -> None:
+        """Write objects into the folder of manifests."""
+        for each in objects:
+            write_object(self._manifests, each)
+
+    def delete(self, found: Any) -> None:
+        """Delete the file of an object."""
+        file_of(self._manifests, found).unlink()
+
+    @property
+    def traffic(self) -> tuple[str, int]:
+        """Address and port for requests."""
+        return self._activator.traffic
+
+    @property
+    def admin(self) -> tuple[str, int]:
+        """Address and port of the admin API."""
+        return self._activator.admin
+
+    async def end_activator(self) -> None:
+        """End the activator by SIGTERM, as Kubernetes does, and wait for its end."""
+        await self._activator.close(SIGTERM)
 
     def write_revision(self, **settings: Any) -> None:
         """Write the Revision default/app; `activator.lab.objects` documents the settings."""

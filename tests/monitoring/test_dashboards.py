@@ -19,6 +19,16 @@ from tests.monitoring.prometheus import rules
 #: The metrics without a panel, and the reason.
 WITHOUT_PANEL = {
     "activator_manifests_age_seconds": "only `activator local` reads a folder, not a cluster's",
+    **dict.fromkeys(
+        (
+            "interceptor_cold_start_rejections_total",
+            "interceptor_pending_request_count",
+            "interceptor_request_concurrency",
+            "interceptor_request_count_total",
+            "interceptor_request_duration_seconds",
+        ),
+        "for the dashboards of the KEDA HTTP add-on; other families have the same numbers",
+    ),
     "target_info": "identifies the activator for OpenTelemetry; no number",
 }
 

@@ -327,6 +327,9 @@ async def _list(talk: Talk) -> None:
         (f"/api/v1/namespaces/{SYSTEM}/configmaps", {}),
         (f"/api/v1/namespaces/{SYSTEM}/secrets", {"fieldSelector": "metadata.name=s"}),
         ("/apis/serving.knative.dev/v1/revisions", {}),
+        ("/apis/http.keda.sh/v1alpha1/httpscaledobjects", {}),
+        ("/apis/http.keda.sh/v1beta1/interceptorroutes", {}),
+        ("/api/v1/configmaps", {"labelSelector": "http.keda.sh/response-body=true"}),
     ):
         await admin.read(path, {"limit": "500", "resourceVersion": "0", **selector})
         found = await admin.read(path, {"limit": "500", **selector})

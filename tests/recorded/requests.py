@@ -23,7 +23,12 @@ from tests.recorded.recording import load
 Object = dict[str, Any]
 
 LIST: Final = Path(__file__).parent / "requests.txt"
-_CATALOGUE: Final = ApiKinds((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
+#: The kinds of the KEDA HTTP add-on.
+HTTP_ADD_ON: Final = tuple(
+    ApiKind("http.keda.sh", version, f"{kind.lower()}s", kind, is_custom=True)
+    for version, kind in (("v1alpha1", "HTTPScaledObject"), ("v1beta1", "InterceptorRoute"))
+)
+_CATALOGUE: Final = ApiKinds((*BUILT_IN, SCALED_OBJECTS, REVISIONS, *HTTP_ADD_ON))
 #: Parameters whose values vary.
 _NUMBERS: Final = ("limit", "timeoutSeconds", "continue", "resourceVersion")
 
@@ -35,8 +40,8 @@ class Recorder(ControlPlane):
         requests: all so far; tests send theirs with the agent ``test``.
     """
 
-    def __init__(self, resources: Iterable[ApiKind]) -> None:
-        super().__init__(resources)
+    def __init__(self, resources: Iterable[ApiKind], *, allows_loopback: bool = False) -> None:
+        super().__init__(resources, allows_loopback=allows_loopback)
         self.requests: list[PlaneRequest] = []
 
     def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:

@@ -18,20 +18,20 @@ from activator.lab.control_plane.plane import PlaneServer
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.scale.world import until
 from tests.recorded.conversation import SYSTEM
-from tests.recorded.requests import Recorder, problems
+from tests.recorded.requests import HTTP_ADD_ON, Recorder, problems
 
 
 async def test_discovery_sends_only_recorded_kinds_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With both dialects, with each alone, and after a compaction; see also the test of RBAC."""
+    """With two dialects, with each alone, and after a compaction; see also the test of RBAC."""
     monkeypatch.setattr(wire, "PAGE_SIZE", 1)
-    plane = Recorder((*BUILT_IN, SCALED_OBJECTS, REVISIONS))
+    plane = Recorder((*BUILT_IN, SCALED_OBJECTS, REVISIONS, *HTTP_ADD_ON))
     server = PlaneServer(plane)
     await server.start()
     kubeconfig = str(server.write_kubeconfig(tmp_path))
     try:
-        for names in (("knative", "services"), ("knative",), ("services",)):
+        for names in (("knative", "services"), ("knative",), ("services",), ("keda",)):
             await follow(plane, kubeconfig, names)
     finally:
         plane.close()

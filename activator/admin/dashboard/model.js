@@ -61,7 +61,7 @@
  * @typedef {object} RevisionView
  * @property {string} namespace
  * @property {string} name
- * @property {string} [kind] revision or service
+ * @property {string} [kind] revision, service, http-route or fallback
  * @property {boolean} [deleted]
  * @property {number} containerConcurrency
  * @property {string} protocol
@@ -139,7 +139,8 @@
  * @typedef {{kind: string, time: string, revision: string} & Record<string, any>} ActivatorEvent
  */
 
-const SERVICE = "Service ";
+/** @type {Record<string, string>} the first word of keys, by kind; a Revision has none */
+const WORDS = { service: "Service ", "http-route": "Route ", fallback: "Fallback " };
 
 /**
  * Return the key of a revision: NAMESPACE/NAME, for a plain Service with the word Service before.
@@ -151,15 +152,13 @@ export function keyOf({ kind, namespace, name }) {
 
 /** @param {string | undefined} kind @param {string} names NAMESPACE/NAME @returns {string} the key */
 export function keyOfNames(kind, names) {
-  return kind === "service" ? SERVICE + names : names;
+  return (WORDS[kind ?? ""] ?? "") + names;
 }
 
-/** @param {string} key @returns {{kind: "revision" | "service", names: string}} its parts */
+/** @param {string} key @returns {{kind: string, names: string}} its parts */
 export function partsOf(key) {
-  const isService = key.startsWith(SERVICE);
-  return isService
-    ? { kind: "service", names: key.slice(SERVICE.length) }
-    : { kind: "revision", names: key };
+  const known = Object.entries(WORDS).find(([, word]) => key.startsWith(word));
+  return known ? { kind: known[0], names: key.slice(known[1].length) } : { kind: "revision", names: key };
 }
 
 /**

@@ -15,6 +15,7 @@ import {
   failedStarts,
   failure,
   forecasts,
+  namesOf,
   noRevision,
   readiness,
   startsNormally,
@@ -165,7 +166,7 @@ class WaitPanel {
     this.#starts.hidden = !failedStarts(view);
     const would = view.queued ? "" : "A new request would wait. ";
     if (reason === null && view.deleted)
-      setChildren(this.#why, `The ${view.kind === "service" ? "Service" : "revision"} was deleted: a new request would get 404.`);
+      setChildren(this.#why, `The ${namesOf([{ view }])[0]} was deleted: a new request would get 404.`);
     else if (reason === null) setChildren(this.#why, "A new request would go to a pod at once.");
     else setChildren(this.#why, element("code", {}, reason), ` ${would}${reasonSentence(reason, detail, view.kind)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
@@ -337,7 +338,7 @@ function afterWait({ waitSeconds }) {
 
 /** @param {RevisionView} view */
 function timeOut({ kind, timeoutSeconds }) {
-  if (kind !== "service") return `${seconds(timeoutSeconds)} at most`;
+  if (kind === undefined || kind === "revision") return `${seconds(timeoutSeconds)} at most`;
   return timeoutSeconds ? `at most ${seconds(timeoutSeconds)} to the first byte` : "no time-out";
 }
 

@@ -20,7 +20,7 @@ export function parse(fragment) {
   const [path, query = ""] = fragment.replace(/^#/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(decoded);
   const asked = new URLSearchParams(query);
-  const named = parts.length === 3 && ["revisions", "services"].includes(parts[0]);
+  const named = parts.length === 3 && ["revisions", "services", "http-routes", "fallbacks"].includes(parts[0]);
   return {
     revision: named ? keyOfNames(parts[0].slice(0, -1), `${parts[1]}/${parts[2]}`) : null,
     filter: asked.get("filter") ?? "",

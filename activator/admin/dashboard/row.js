@@ -12,6 +12,9 @@ import { reasonSentence, failure } from "./words.js";
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./history.js").HistoryView} HistoryView */
 
+/** @type {Record<string, string>} what follows the name, by kind */
+const LABELS = { service: " Service", "http-route": " route", fallback: " fallback" };
+
 /** @param {string} label @param {string} name @param {...(Node | string)} children */
 function cell(label, name, ...children) {
   return element("td", { role: "cell", "data-label": label, class: name }, ...children);
@@ -41,7 +44,7 @@ export class Row {
       { href: toRevision(keyOf(view)) },
       element("span", { class: "namespace" }, `${view.namespace}/`),
       view.name,
-      ...(view.kind === "service" ? [element("span", { class: "muted" }, " Service")] : []),
+      ...(LABELS[view.kind ?? ""] ? [element("span", { class: "muted" }, LABELS[view.kind ?? ""])] : []),
     );
     this.element = element(
       "tr",

@@ -13,12 +13,18 @@ import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, 
 const LISTED_WARNINGS = 5;
 
 /** @typedef {{advice: string, commands: string[]}} Steps */
-/** @type {Record<string, {meaning: Record<"revision" | "service", string>, revision: Steps, service: Steps, inFolder: Record<"revision" | "service", string>}>} */
+/** @typedef {Record<"revision" | "service", string>} OfBoth a route has the texts of a Service */
+/** @type {Record<string, {meaning: OfBoth, revision: Steps, service: Steps, route?: Steps, inFolder: OfBoth}>} */
 const ROWS = REASONS;
 
 /** @param {string | undefined} kind @returns {"revision" | "service"} an older activator sends no kind: it knows no Services */
 function kindOf(kind) {
-  return kind === "service" ? "service" : "revision";
+  return kind === undefined || kind === "revision" ? "revision" : "service";
+}
+
+/** @param {RevisionView} view @returns {boolean} whether it is an object of the KEDA HTTP add-on, or its fallback */
+function isRoute({ kind }) {
+  return kindOf(kind) === "service" && kind !== "service";
 }
 
 /**
@@ -27,8 +33,9 @@ function kindOf(kind) {
  * @returns {[string, string]}
  */
 export function namesOf(known) {
-  const kinds = new Set([...known].map(({ view }) => kindOf(view.kind)));
+  const kinds = new Set([...known].map(({ view }) => (isRoute(view) ? "route" : kindOf(view.kind))));
   if (kinds.size !== 1) return ["revision or Service", "revisions and Services"];
+  if (kinds.has("route")) return ["route", "routes"];
   return kinds.has("service") ? ["Service", "Services"] : ["revision", "revisions"];
 }
 
@@ -53,7 +60,7 @@ export function reasonSentence(reason, detail, kind) {
  */
 export function whatToDo(reason, view, folder) {
   const kind = kindOf(view.kind);
-  if (view.deleted) return [{ text: DELETED[kind], command: false }];
+  if (view.deleted) return [{ text: DELETED[isRoute(view) ? "route" : kind], command: false }];
   const row = ROWS[reason];
   if (!row) return [];
   if (folder !== null && row.inFolder[kind]) {
@@ -64,12 +71,12 @@ export function whatToDo(reason, view, folder) {
   if (wrong.length) return withoutEffect(wrong).map((text) => ({ text: `Correct ${text}`, command: false }));
   if (startsNormally(view)) return [{ text: STARTING, command: false }];
   if (atZero) return [{ text: view.authorization?.url === "" ? NO_SERVER : AT_ZERO, command: false }];
-  const steps = row[kind];
+  const steps = (isRoute(view) && row.route) || row[kind];
   // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = steps.commands.map((command) =>
     command
       .replaceAll("{namespace}", () => view.namespace)
-      .replaceAll("{name}", () => view.name)
+      .replaceAll("{name}", () => (isRoute(view) && view.route?.podsService) || view.name)
       .replaceAll("{pods}", () => view.route?.podsService ?? view.name),
   );
   return [

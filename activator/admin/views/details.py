@@ -65,6 +65,27 @@ class PodView(TypedDict):
     inSlice: Annotated[bool, "whether the pod is usable and in this activator's own share"]
 
 
+class InterceptorView(TypedDict):
+    """What an HTTPScaledObject or an InterceptorRoute of the KEDA HTTP add-on asks for."""
+
+    object: Annotated[str, "`HTTPScaledObject` or `InterceptorRoute`"]
+    target: Annotated[str, "the Service and its port that requests reach"]
+    problem: Annotated[str | None, "why no pod can be found at all; `null` if pods can be found"]
+    readinessSeconds: Annotated[
+        float | None, "how long a request waits for a pod; `null` for no limit"
+    ]
+    requestSeconds: Annotated[
+        float | None, "seconds from arrival to the end of the response; `null` for no limit"
+    ]
+    fallback: Annotated[bool, "whether requests go to a fallback after `readinessSeconds`"]
+    placeholderStatus: Annotated[
+        int | None, "status of the response while no pod is usable; `null` if requests wait"
+    ]
+    maxPendingRequests: Annotated[int | None, "limit of waiting requests; `null` for none"]
+    overflow: Annotated[bool, "whether requests wait up to that limit in spite of a placeholder"]
+    staticRoutes: Annotated[int, "number of its static routes"]
+
+
 class ProbeView(TypedDict):
     """The activator's probe of a pod."""
 

@@ -9,6 +9,7 @@ from activator.admin.views.details import (
     AgentView,
     AuthorizationView,
     ColdStartView,
+    InterceptorView,
     PodView,
     ProbeView,
     ProfileView,
@@ -28,8 +29,9 @@ FAILING: Final = tuple(row.reason for row in TABLE if row.request is not Request
 
 #: The meaning of the field ``kind``.
 KIND: Final = (
-    "`revision` for a Revision of Knative, `service` for a Service of Kubernetes that opts in; "
-    "both may have one name"
+    "`revision` for a Revision of Knative, `service` for a Service of Kubernetes that opts in, "
+    "`http-route` for an object of the KEDA HTTP add-on, `fallback` for its fallback; all may "
+    "have one name"
 )
 
 
@@ -213,9 +215,15 @@ class RevisionView(RevisionIdentity, RevisionSettings, RevisionRequests, Revisio
 
 
 class RouteView(TypedDict):
-    """How requests reach a plain Service."""
+    """How requests reach a plain Service, or an object of the KEDA HTTP add-on."""
 
     hosts: Annotated[list[str], "its hosts, with its names in the cluster"]
+    rules: Annotated[
+        list[str], "the rules whose requests it gets: a host, perhaps with a path and header fields"
+    ]
+    taken: Annotated[
+        dict[str, str], "its rules whose requests an older object gets, each with that object"
+    ]
     port: Annotated[
         int | None, "port on which the activator listens for this Service alone; `null` for none"
     ]
@@ -232,7 +240,14 @@ class RevisionDetailView(RevisionView, ProfileView):
 
     tls: Annotated[bool, "whether pods of a plain Service serve TLS; certificates are not verified"]
     probe: Annotated[ProbeView, "how the activator probes a pod, see below"]
-    route: Annotated[RouteView | None, "how requests reach a plain Service, see below; else `null`"]
+    route: Annotated[
+        RouteView | None,
+        "how requests reach a plain Service or a route object, see below; else `null`",
+    ]
+    interceptor: Annotated[
+        InterceptorView | None,
+        "what an object of the KEDA HTTP add-on asks for, see below; else `null`",
+    ]
     queueOrder: Annotated[
         QueueOrderView | None, "how the queue orders requests, see below; `null` if by arrival"
     ]

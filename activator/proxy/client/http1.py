@@ -385,7 +385,11 @@ class Http1Client(ClientSide):
     def _own_response(self, request: Request, may_be_kubelet: bool) -> OwnResponse | None:
         """Return the response to a probe, or to a client beyond the limit; None for others."""
         response = probe_response(
-            request, self.base.port, self.base.proxy.unhealthy, may_be_kubelet=may_be_kubelet
+            request,
+            self.base.port,
+            self.base.proxy.unhealthy,
+            self._services.health,
+            may_be_kubelet=may_be_kubelet,
         )
         if response is not None:
             self.base.idle_since = self.base.proxy.clock()

@@ -292,7 +292,11 @@ class Http2Client(ConnectionSide):
             return self.proxy.too_many_connections()
         may_be_kubelet = request.section.find(KUBELET_AGENT) >= 0
         return probe_response(
-            request, self.base.port, self.proxy.unhealthy, may_be_kubelet=may_be_kubelet
+            request,
+            self.base.port,
+            self.proxy.unhealthy,
+            self.services.health,
+            may_be_kubelet=may_be_kubelet,
         )
 
     def _respond(self, stream: Stream, request: Request, response: OwnResponse) -> None:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from activator.keda.words import PROBERS
+from activator.knative.words import KUBELET_AGENT
 from activator.proxy.exchange.observers import RequestRecord, Trace, lines_to_send
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import error_forms, own_responses
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = b"\r\nActivator-Attempts: %d"
 #: The first status of an error response (RFC 9110 section 15).
 ERRORS: Final = 400
+_PROBERS: Final = (KUBELET_AGENT, *PROBERS)
 #: The status of an event stream, also of one that ends with an error.
 OK: Final = 200
 #: The throttler's outcome for the pod, by the word of ``counters.OUTCOMES``. Other outcomes say
@@ -70,9 +73,13 @@ def respond_not_found(
     trace: Trace | None,
     error: RevisionNotFound,
 ) -> None:
-    """Respond to a request for an unknown revision."""
-    services.counters.unknown_revisions += 1
-    response = negotiate_not_found(error, request.lines)
+    """Respond to a request for an unknown revision; some probes are none."""
+    health = services.health
+    if health is not None and request.value_of(b"user-agent").startswith(_PROBERS):
+        response = own_responses.health(health())
+    else:
+        services.counters.unknown_revisions += 1
+        response = negotiate_not_found(error, request.lines)
     if trace is not None:
         trace.no_pod(Reason.UNKNOWN_REVISION.value)
         trace.ended(response.status, "unknown-revision")

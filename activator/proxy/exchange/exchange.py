@@ -7,6 +7,7 @@ the same for both. Every call is synchronous. Rare steps have modules of their o
 | step | module |
 |---|---|
 | may not be queued, or needs authorization | ``permission`` |
+| is for an object of the KEDA HTTP add-on | ``interceptor`` |
 | is an admission request | ``admission_port`` |
 | waits for a pod, and its client gets something meanwhile | ``wait``, ``heartbeat`` |
 | is sent again, because an attempt failed | ``retry`` |
@@ -24,6 +25,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
+from activator.keda.words import LIVE, READY
 from activator.knative.queue_proxy import DOUBTFUL
 from activator.knative.words import (
     AUTOSCALER,
@@ -35,7 +37,15 @@ from activator.knative.words import (
     NETWORK_PROBE,
     REVISION,
 )
-from activator.proxy.exchange import admission_port, end, heartbeat, permission, retry, tunnel
+from activator.proxy.exchange import (
+    admission_port,
+    end,
+    heartbeat,
+    interceptor,
+    permission,
+    retry,
+    tunnel,
+)
 from activator.proxy.exchange.limits import (
     TimeLimits,
     check,
@@ -101,7 +111,12 @@ _KUBELET: Final = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBEL
 
 
 def probe_response(
-    request: Request, port: ClientPort, unhealthy: Callable[[], str], *, may_be_kubelet: bool
+    request: Request,
+    port: ClientPort,
+    unhealthy: Callable[[], str],
+    health: Callable[[], str] | None = None,
+    *,
+    may_be_kubelet: bool,
 ) -> OwnResponse | None:
     """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
 
@@ -113,6 +128,7 @@ def probe_response(
         request: any request of a client.
         port: the port that the client has connected to.
         unhealthy: returns why the activator is not ready; empty while it is ready.
+        health: of ``ProxyServices``. With it, kubelet has two paths here, and others for pods.
         may_be_kubelet: whether the head has ``KUBELET_AGENT`` anywhere.
     """
     fields = request.fields
@@ -123,9 +139,12 @@ def probe_response(
         if not (fields or may_be_kubelet):
             return None
         if fields.get(KUBELET_PROBE) or (may_be_kubelet and _KUBELET.search(request.lines)):
+            if health is not None and not fields.get(KUBELET_PROBE):
+                return _kubelet_response(request.target, health)
             why = unhealthy()
             return own_responses.unhealthy(why) if why else own_responses.HEALTHY
-        probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
+        if NETWORK_PROBE in fields:
+            probe = fields[NETWORK_PROBE].rstrip(b" \t")
     if not probe:
         if wrong:
             return own_responses.refused(400, wrong)
@@ -135,6 +154,19 @@ def probe_response(
     if probe == AUTOSCALER:
         return own_responses.ACTIVATOR_PROBE
     return own_responses.unexpected_probe(probe)
+
+
+def _kubelet_response(target: bytes, health: Callable[[], str]) -> OwnResponse | None:
+    """Return the response to kubelet's probe of the activator itself; None for another one.
+
+    Arguments:
+        target: of a request with kubelet's User-Agent.
+        health: returns why the activator is not ready; empty if it is.
+    """
+    path = target.partition(b"?")[0]
+    if path == LIVE:
+        return own_responses.health("")
+    return own_responses.health(health()) if path == READY else None
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:
@@ -310,7 +342,7 @@ class Exchange(Requester):
         policies = revision.policies.requests
         if policies is not None:
             if policies.wait_seconds:
-                limit_wait(self, policies.wait_seconds, now)
+                limit_wait(self, policies, now)
             if not permission.may_enter(self, policies, now):
                 return
         self._admit(now)
@@ -382,9 +414,12 @@ class Exchange(Requester):
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """End a request whose wait has reached its deadline; see throttler.ticket.TicketOwner."""
+        if interceptor.fall_back(self, self.services.driver.clock()):
+            return
         detail = name_wait(self, detail)
         again = self.services.retry_after(self.entry.throttler)
-        self.stop(own_responses.timed_out(reason, detail, again), "timed-out")
+        response = own_responses.timed_out(reason, detail, again)
+        self.stop(interceptor.expired(self, response), "timed-out")
 
     def requeue(self, cause: str) -> None:
         """Put a request that has lost its pod at the front of the queue.
@@ -428,17 +463,18 @@ class Exchange(Requester):
             now: seconds.
         """
         attempts = self.attempts
-        fresh = False
+        fresh = secure = False
         if attempts is not None:
             if attempts.admits:
                 self.state = CONNECTING
                 admission_port.respond(self, pod, now)
                 return
             attempts.made += 1
-            fresh = attempts.fresh
+            fresh, secure = attempts.fresh, attempts.secure
         if self.trace is not None:
             self.trace.assigned(pod.address)
-        pool = self.services.pools.of(pod)
+        pools = self.services.pools
+        pool = pools.secured(pod) if secure else pools.of(pod)
         side = pool.side_for(self.request, fresh=fresh)
         if side is not None:
             self._send(side, now)
@@ -730,6 +766,8 @@ class Exchange(Requester):
         if limits is not None:
             limits.touch(now)
             began = limits.began(ticket)
+            if not interim:
+                self.added_lines += interceptor.cold_start_line(self)
         ticket.deadline = min(began + timeout, ticket.arrived + self.client_timeout)
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
@@ -831,6 +869,8 @@ class Exchange(Requester):
             entry.load.request_ended(now)
         if self.wait is not None:
             self.wait.ended(ended, now)
+            if ended != "served" and ticket.counts:
+                interceptor.keep_demand(self, now)
         if self.trace is not None:
             self.trace.ended(status, ended)
         if services.request_log is not None:
@@ -937,7 +977,7 @@ def find(
         return entries.find_service(service)
     fields = request.fields
     if not fields:
-        return entries.find_host(request.host)
+        return entries.find_host(request.host, b"", request)
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
@@ -948,7 +988,9 @@ def find(
         service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.base.address
         if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
             return entries.find_service(service)
-    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
+    if name:  # few requests have one, and the two calls cost 640 instructions
+        name = name.partition(b",")[0].strip(b" \t")
+    return entries.find_host(request.host, name, request)
 
 
 def _is_peer(entries: Entries, service: bytes, client: bytes) -> bool:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
+from activator.keda import words
 from activator.proxy.message import own_responses
 from throttler.model import Revision, RevisionKind
 from throttler.reason import Reason
+from throttler.request_policies import InterceptorRules, RequestPolicies
 from throttler.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _NAMES: Final = {
         "response-start-timeout-seconds",
         "idle-timeout-seconds",
     ),
+    RevisionKind.HTTP_ROUTE: (words.RESPONSE_HEADER,) * 3,
+    RevisionKind.FALLBACK: (words.RESPONSE_HEADER,) * 3,
 }
 
 
@@ -72,6 +76,11 @@ class WaitLimit:
         self._client_until = client_until
         self.wait_until = min(arrived + seconds, client_until)
         self.assigned_at = inf
+
+    @property
+    def ends_with_client(self) -> bool:
+        """Whether the wait ends because the time of the whole request is over."""
+        return self.wait_until >= self._client_until
 
     def assigned(self, now: float) -> float:
         """Return the deadline of the request, which has a pod; ``now`` in seconds."""
@@ -151,20 +160,25 @@ class TimeLimits:
         return now >= self._continue_at
 
 
-def limit_wait(exchange: Exchange, seconds: float, now: float) -> None:
+def limit_wait(exchange: Exchange, policies: RequestPolicies, now: float) -> None:
     """Limit the wait of a request by itself; its time-out then counts from the assignment.
+
+    An object of the KEDA HTTP add-on may limit the whole request too, as a client of gRPC does.
 
     Arguments:
         exchange: the exchange of a request that has arrived just now.
-        seconds: limit of the wait.
+        policies: of its revision, with ``wait_seconds``.
         now: seconds.
     """
     revision, ticket = exchange.entry.throttler.revision, exchange.ticket
+    rules = policies.interceptor
+    if rules is not None and 0 < rules.request_timeout < exchange.client_timeout:
+        exchange.client_timeout = rules.request_timeout
     limits = exchange.limits
     if limits is None:
         limits = exchange.limits = TimeLimits(revision)
     within = seconds_to_response(revision, exchange.services.idle_from_arrival)
-    limits.wait = WaitLimit(seconds, now, within, now + exchange.client_timeout)
+    limits.wait = WaitLimit(policies.wait_seconds, now, within, now + exchange.client_timeout)
     ticket.deadline = limits.wait.wait_until
 
 
@@ -178,7 +192,28 @@ def name_wait(exchange: Exchange, detail: str) -> str:
     limits = exchange.limits
     if limits is None or limits.wait is None:
         return detail
-    return "; ".join(filter(None, (detail, f"wait-seconds {limits.wait.seconds:g}")))
+    name, rules = "wait-seconds", rules_of(exchange)
+    if rules is not None and exchange.entry.throttler.revision.id.kind is RevisionKind.FALLBACK:
+        name = words.FALLBACK
+    elif rules is not None:
+        name = words.READINESS[rules.kind]
+    limit = f"{name} {limits.wait.seconds:g}"
+    if rules is not None and limits.wait.ends_with_client:
+        limit = _name_of_client(exchange)
+    return "; ".join(filter(None, (detail, limit)))
+
+
+def rules_of(exchange: Exchange) -> InterceptorRules | None:
+    """Return what the object of a request asks for; None for other revisions."""
+    requests = exchange.entry.throttler.revision.policies.requests
+    return None if requests is None else requests.interceptor
+
+
+def _name_of_client(exchange: Exchange) -> str:
+    """Return the limit of the whole request, which its client or its object has set."""
+    timeout, rules = exchange.client_timeout, rules_of(exchange)
+    is_own = rules is not None and rules.request_timeout == timeout
+    return f"{words.REQUEST if is_own else 'grpc-timeout'} {timeout:g}"
 
 
 def check(exchange: Exchange, now: float) -> float:
@@ -210,7 +245,7 @@ def _expire(exchange: Exchange, *, idle: bool) -> float:
     throttler, ticket, timeout = exchange.entry.throttler, exchange.ticket, exchange.client_timeout
     limit = name_of(throttler.revision, idle=idle)
     if not idle and ticket.deadline >= ticket.arrived + timeout:
-        limit = f"grpc-timeout {timeout:g}"
+        limit = _name_of_client(exchange)
     if exchange.pod_side is None:
         limit += exchange.services.still_connecting()
     again = exchange.services.retry_after(throttler)

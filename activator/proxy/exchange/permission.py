@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from activator.knative import words
-from activator.proxy.exchange import end, model_list, wait
+from activator.proxy.exchange import end, interceptor, model_list, wait
 from activator.proxy.exchange.sides import AUTHORIZING
 from activator.proxy.http2.frames import STREAM_WINDOW
 from activator.proxy.http2.section import with_fields
@@ -75,6 +75,8 @@ def may_enter(exchange: Exchange, policies: RequestPolicies, now: float) -> bool
     """
     throttler, ticket = exchange.entry.throttler, exchange.ticket
     ticket.arrived = now
+    if policies.interceptor is not None:
+        return interceptor.may_enter(exchange, policies.interceptor, now)
     ticket.counts = _may_wake(exchange, policies)
     if not _may_start_pod(exchange, policies, now):
         return False

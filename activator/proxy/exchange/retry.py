@@ -264,6 +264,7 @@ class Attempts:
         made: how often the request was assigned to a pod.
         admits: whether it is an admission request, which no pod gets.
         fresh: whether the next attempt must not use an idle HTTP/1 connection.
+        secure: whether its pods get it over TLS, because it arrived so, see ``interceptor``.
         broken_by: the HTTP/2 error code with which a pod broke off its response; 0 without one.
         withheld: the doubtful response that is not complete; None without one.
     """
@@ -277,6 +278,7 @@ class Attempts:
         "broken_by",
         "fresh",
         "made",
+        "secure",
         "withheld",
     )
 
@@ -288,7 +290,7 @@ class Attempts:
         self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
         self.made = 1
         self.admits = False
-        self.fresh = False
+        self.fresh = self.secure = False
         self.broken_by = 0
         self.withheld: WithheldResponse | None = None
 
@@ -365,7 +367,9 @@ class Attempts:
             error: the cause, for people.
         """
         pod = exchange.pod()
-        responses = exchange.services.pools.of(pod).capacity.responses
+        pools = exchange.services.pools
+        pool = pools.secured(pod) if self.secure else pools.of(pod)
+        responses = pool.capacity.responses
         before, given, refusals = self._refused
         refusals = 1 if pod is before and responses > given else refusals + 1
         self._refused = pod, responses, refusals

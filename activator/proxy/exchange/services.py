@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,8 @@ class ProxyServices:
             needs one.
         namers: know which clients may name a Service by a field; None if all may.
         templates: the templates of waiting pages by name; they may change at any time.
+        health: returns why the activator is not ready, empty if it is, for probes that come in the
+            way of the KEDA HTTP add-on; None without the dialect keda.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class ProxyServices:
         self.repeats = Repeats()
         self.authorizer: Authorizer | None = None
         self.namers: ClientAddresses | None = None
+        self.health: Callable[[], str] | None = None
         self.date = CurrentDate()
 
     def retry_after(self, revision: RevisionThrottler | None = None) -> int:

@@ -220,10 +220,14 @@ class PodWait:
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:
-        """Record the end of the request; ``outcome`` is one of ``counters.OUTCOMES``."""
+        """Record the end of the request; ``outcome`` is one of ``counters.OUTCOMES``.
+
+        It may also be the end of its wait for this revision, because it goes to another one.
+        """
         self.leave()
-        if self.cold_start is not None:
-            self.cold_starts.request_ended(self.cold_start, outcome, now)
+        cold_start, self.cold_start = self.cold_start, None
+        if cold_start is not None:
+            self.cold_starts.request_ended(cold_start, outcome, now)
 
     def fields(self, now: float) -> bytes:
         """Return the field Server-Timing, preceded by its CRLF; empty if it is off.

@@ -384,6 +384,25 @@ def with_fields(request: Request, names: Collection[bytes], lines: bytes, peer: 
     return request.copy(fields, b"".join(kept) + lines, section)
 
 
+def with_added(request: Request, lines: bytes, peer: bytes) -> Request:
+    """Return a request with more fields; it has none of their names, so this takes less time.
+
+    Arguments:
+        request: the client's request.
+        lines: the fields, each preceded by its CRLF; their names are all different.
+        peer: the IP address at the other end of the connection.
+    """
+    section = request.section
+    if not section:
+        return request.copy(request.fields, request.lines + lines, section)
+    fields = request.fields.copy()
+    for each in lines.split(b"\r\n")[1:]:
+        name, _, value = each.partition(b": ")
+        fields[name.lower()] = value
+    end = forwarded(request.host, request.fields, peer)
+    return request.copy(fields, None, section.removesuffix(end) + block_of(lines) + end)
+
+
 def with_priority(request: Request, peer: bytes) -> Request:
     """Return a request whose field Activator-Priority the pod gets too.
 

@@ -9,7 +9,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from activator.proxy.message.own_responses import JSON, PLAIN, OwnResponse, not_found, printable
+from activator.proxy.message.own_responses import (
+    JSON,
+    PLAIN,
+    OwnResponse,
+    not_found,
+    of_add_on,
+    printable,
+)
 from activator.proxy.message.request import Request
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID, RevisionKind
@@ -117,6 +124,8 @@ _PROBLEM: Final = b"\r\nContent-Type: application/problem+json"
 #: Both forms have it. Otherwise a cache could give one form to a client that prefers the other. A
 #: cache may store a 404 without explicit permission (RFC 9110 section 15.1).
 VARY: Final = b"\r\nVary: Accept"
+#: The kinds of revisions whose errors have the texts of the KEDA HTTP add-on.
+_OF_ADD_ON: Final = (RevisionKind.HTTP_ROUTE, RevisionKind.FALLBACK)
 
 
 def negotiate_for_revision(
@@ -137,6 +146,8 @@ def negotiate_for_revision(
         waited: seconds since the request arrived.
         attempts: how often the request was assigned to a pod.
     """
+    if revision.kind in _OF_ADD_ON:
+        response = of_add_on(response)
     response = replace(response, fields=response.fields + VARY + added_lines)
     if not prefers_json(lines):
         return response

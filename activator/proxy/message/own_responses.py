@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
+from activator.keda import words as keda_words
 from activator.knative import words
 from activator.knative.words import AUTOSCALER_BODY, NETWORK_HASH_START
 from activator.proxy.message.fields import HTTP_1_0, HttpVersion
@@ -63,8 +64,11 @@ class OwnResponse:
 
     @property
     def has_length(self) -> bool:
-        """Whether it has the field Content-Length: 204 must not (RFC 9110 section 8.6)."""
-        return self.status != HTTPStatus.NO_CONTENT
+        """Whether it has the field Content-Length.
+
+        204 must not, and of 304 it would be the length of another body (RFC 9110 section 8.6).
+        """
+        return self.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
     def render(
         self, *, date: bytes, head_only: bool, keep_alive: bool, version: HttpVersion
@@ -83,7 +87,7 @@ class OwnResponse:
         elif version is HTTP_1_0:
             connection = b"\r\nConnection: keep-alive"
         return b"%b%b%b\r\nDate: %b%b%b\r\n\r\n%b" % (
-            _STATUS_LINES[self.status],
+            _STATUS_LINES.get(self.status) or b"HTTP/1.1 %d " % self.status,
             self.fields,
             self.reason_lines(),
             date,
@@ -139,6 +143,16 @@ def unhealthy(why: str) -> OwnResponse:
     return _error(500, why)
 
 
+def health(why: str) -> OwnResponse:
+    """Return the response to a probe that the interceptor of the KEDA HTTP add-on would get.
+
+    Arguments:
+        why: why the activator is not ready; empty if it is.
+    """
+    text = keda_words.UNAVAILABLE if why else keda_words.OK
+    return OwnResponse(503 if why else 200, PLAIN, text)
+
+
 def network_probe(hash_value: bytes) -> OwnResponse:
     """Return the response to an ingress's probe: it repeats the hash of the configuration."""
     return OwnResponse(200, _HASH + hash_value) if hash_value else MISSING_HASH
@@ -151,6 +165,9 @@ def unexpected_probe(value: bytes) -> OwnResponse:
 
 def not_found(error: RevisionNotFound) -> OwnResponse:
     """Return the response to a request for an unknown revision, or one without its full name."""
+    if error.kind is RevisionKind.HTTP_ROUTE:
+        detail = f'no HTTPScaledObject and no InterceptorRoute is for the host "{error.host}"'
+        return of_add_on(_error(404, "", Reason.UNKNOWN_REVISION, detail))
     if error.kind is RevisionKind.SERVICE:
         if error.host is not None:
             text = f'no annotated Service has the host "{error.host}"'
@@ -164,6 +181,17 @@ def not_found(error: RevisionNotFound) -> OwnResponse:
         return _error(404, printable(text), Reason.UNKNOWN_REVISION, words.NAME_IT)
     text = words.not_found(error.name)
     return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else words.NAME_IT)
+
+
+def of_add_on(response: OwnResponse) -> OwnResponse:
+    """Return an error response with the text of the KEDA HTTP add-on, if it has one."""
+    body = response.body
+    if response.reason is Reason.QUEUE_FULL:
+        body = keda_words.TOO_MANY
+    elif response.status in keda_words.PHRASES:
+        body = HTTPStatus(response.status).phrase.encode() + b"\n"
+    fields = response.fields if _NOSNIFF in response.fields else _NOSNIFF
+    return replace(response, fields=fields, body=body)
 
 
 def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:

@@ -63,6 +63,10 @@ _NONE: Final[list[bytes]] = []
 _OWN_OPTIONS: Final = (b"close", b"keep-alive", b"upgrade", b"te")
 
 
+def _stripped(value: bytes) -> bytes:
+    return value.strip(b" \t")
+
+
 class Request:
     """A request head.
 
@@ -146,7 +150,7 @@ class Request:
             )
         return lines
 
-    def copy(self, fields: dict[bytes, bytes], lines: bytes, section: bytes) -> Request:
+    def copy(self, fields: dict[bytes, bytes], lines: bytes | None, section: bytes) -> Request:
         """Return this request with other values of the attributes of these names."""
         return Request(
             *(self.method, self.target, self.version, self.host, fields, lines, self.keep_alive),
@@ -179,6 +183,22 @@ class Request:
         if self.version is HTTP_2 or self._lines is None:
             return b""
         return values_in(self._lines, name)
+
+    def values(self) -> dict[bytes, list[bytes]]:
+        """Return all values of each field, by its name in lower case.
+
+        Of a field in HTTP/2, or one that the activator handles, only the joined values are known:
+        then the whole counts as well as each part.
+        """
+        found = {
+            name: [value, *map(_stripped, value.split(b","))] if b"," in value else [value]
+            for name, value in self.fields.items()
+        }
+        if self.version is not HTTP_2 and self._lines:
+            for line in self._lines[2:].split(b"\r\n"):
+                name, _, value = line.partition(b":")
+                found.setdefault(name.lower(), []).append(value.strip(b" \t"))
+        return found
 
     def around_cookies(self) -> bytes:
         """Return bytes that hold the value of Cookie, if the request has one, and maybe others.

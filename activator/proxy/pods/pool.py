@@ -2,7 +2,8 @@
 
 In HTTP/1 one connection carries one request at a time. Connections without a request are idle, and
 the pool uses the newest first. In HTTP/2 one connection carries many requests, and the pool uses
-the first with room. All work per request is O(1).
+the first with room. Work per request is O(1); in HTTP/2,
+O(connections of the pod).
 
 Probes use the connections of requests. So the connection that passed a pod's probe carries its
 first request. If requests go over TLS, see ``probes``. Knative's counterpart: the transport of
@@ -541,6 +542,7 @@ class ConnectionPools:
         self._passthrough = False
         self._pools: dict[PodTracker, Pool] = {}
         self._of_probes: dict[PodTracker, Pool] = {}
+        self._secured: dict[PodTracker, Pool] = {}
 
     @property
     def idle(self) -> int:
@@ -557,6 +559,25 @@ class ConnectionPools:
         pool = self._pools.get(pod)
         if pool is None:
             pool = self._pools[pod] = self._new(pod, self._tls_of(pod.config.revision))
+        return pool
+
+    def secured(self, pod: PodTracker) -> Pool:
+        """Return the connections over TLS to a pod of an object of the KEDA HTTP add-on.
+
+        The pod chooses the version of HTTP, unless its port speaks only HTTP/2.
+        """
+        pool = self._secured.get(pod)
+        if pool is None:
+            revision = pod.config.revision
+            requests = revision.policies.requests
+            rules = None if requests is None else requests.interceptor
+            service = revision.id.name if rules is None else rules.target.partition(":")[0]
+            tls = UnverifiedTls(f"{service}.{revision.id.namespace}")
+            pool = Pool(self.resources, PodTarget(pod, tls, passthrough=False))
+            pool.made_for = _form_of(revision)
+            if revision.protocol is AppProtocol.H2C:
+                pool.speaks(HTTP_2)
+            self._secured[pod] = pool
         return pool
 
     def for_probes(self, pod: PodTracker) -> Pool:
@@ -621,13 +642,13 @@ class ConnectionPools:
         Idle connections close now, others after their last response.
         """
         for pod in pods:
-            pool = self._pools.get(pod)
+            pool = self._pools.get(pod) or self._secured.get(pod)
             if pool is not None and pool.made_for != _form_of(pod.config.revision):
                 self.forget(pod)
 
     def forget(self, pod: PodTracker) -> None:
         """Close the connections to a removed pod: idle ones now, others after their response."""
-        for pools in (self._pools, self._of_probes):
+        for pools in (self._pools, self._of_probes, self._secured):
             pool = pools.pop(pod, None)
             if pool is not None:
                 pool.drain()
@@ -646,7 +667,7 @@ class ConnectionPools:
             pool.close_idle()
 
     def _all(self) -> Iterator[Pool]:
-        return chain(self._pools.values(), self._of_probes.values())
+        return chain(self._pools.values(), self._of_probes.values(), self._secured.values())
 
 
 def may_be_lost(request: Request) -> bool:

@@ -73,6 +73,7 @@ class ScalerStatus:
             "uptimeSeconds": round(now - self._started, 1),
             "notReadyReason": self.readiness() or None,
             "activators": self._activators(now),
+            "interceptors": self._interceptors(now),
             "watches": {
                 kind: {"ageSeconds": round(ages.get(kind, 0.0), 1), "error": errors.get(kind, "")}
                 for kind in sorted(ages.keys() | errors.keys())
@@ -98,6 +99,19 @@ class ScalerStatus:
                 "lostSeconds": ago(one.lost),
             }
             for one in self._scaler.loads.reporting()
+        ]
+
+    def _interceptors(self, now: float) -> list[JsonObject]:
+        """Return the interceptors that are polled, since they do not report."""
+        routes = self._scaler.routes
+        return [
+            {
+                "address": address,
+                "lastResponseSeconds": None if polled.at < 0 else round(now - polled.at, 1),
+                "error": polled.error,
+                "objects": len(polled.counts),
+            }
+            for address, polled in sorted(routes.polled.items() if routes is not None else ())
         ]
 
     def services(self, query: Query) -> JsonObject:
@@ -210,13 +224,17 @@ def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
 
 
 def _load(name: ServiceName, loads: Loads, now: float) -> JsonObject:
-    """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator."""
+    """Return the requests in flight or queued: now, as means of 60 s and 6 s, by activator.
+
+    ``rate`` is the number of requests per second, as the mean of 60 s.
+    """
     known, load = loads.of(name), loads.measured(name, now)
     each = known.by_activator() if known is not None else {}
     return {
         "current": load.current,
         "stable": load.stable,
         "panic": load.panic,
+        "rate": load.rate,
         "byActivator": each,
     }
 

@@ -20,7 +20,9 @@ from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Effect, Rejection, log_rejection
 from activator.discovery.reflector import ReflectedObjects, Reflector
 from activator.discovery.wire import WatchedResource
+from activator.keda.objects import GROUP, ROUTE, SCALED_OBJECT
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
+from activator.plain.slices import SERVICE_LABEL
 
 #: Identity and version of an object in one number, which takes a quarter of the memory of two
 #: texts: the hash of the uid above the version.
@@ -43,9 +45,42 @@ OTHERS: Final = (
         "ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"
     ),
 )
+#: The kinds of the KEDA HTTP add-on; each may be missing.
+ROUTES: Final = (
+    WatchedResource(
+        SCALED_OBJECT,
+        f"/apis/{GROUP}/v1alpha1/httpscaledobjects",
+        optional=True,
+        if_missing="the KEDA HTTP add-on is not installed",
+    ),
+    WatchedResource(
+        ROUTE,
+        f"/apis/{GROUP}/v1beta1/interceptorroutes",
+        optional=True,
+        if_missing="the KEDA HTTP add-on is older than 0.14",
+    ),
+)
 #: Seconds after which the next kind is listed although the one before is not complete.
 _FIRST_LIST: Final = 5.0
 Trim = Callable[[dict[str, object]], dict[str, object]]
+
+
+def of_dialect(
+    dialect: Sequence[str], interceptors: tuple[str, str] | None
+) -> Sequence[WatchedResource]:
+    """Return the kinds to follow.
+
+    Arguments:
+        dialect: as in the settings. For ``keda`` alone the role of the add-on's scaler must
+            suffice, and its memory: then only the slices of the interceptors are read.
+        interceptors: the Service of the interceptors' admin port.
+    """
+    if "services" in dialect:
+        return (*NEEDED, *OTHERS, *(ROUTES if "keda" in dialect else ()))
+    namespace, name = interceptors or ("", "")
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    selector = {"labelSelector": f"{SERVICE_LABEL}={name}"}
+    return (*ROUTES, WatchedResource("EndpointSlice", path, selector))
 
 
 class KindView(Protocol):
@@ -185,15 +220,22 @@ class ClusterWatch:
         server: sends the requests.
         objects: takes every object.
         timings: all times.
+        resources: the kinds to follow, as far as ``objects`` takes them.
     """
 
-    def __init__(self, server: ApiServer, objects: ReflectedObjects, timings: Timings) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        objects: ReflectedObjects,
+        timings: Timings,
+        resources: Sequence[WatchedResource] = (*NEEDED, *OTHERS),
+    ) -> None:
         self._timings = timings
         self._reflectors = {
             resource.kind: Reflector(
                 resource, server, objects, timings, trim=_TRIM.get(resource.kind, _trim)
             )
-            for resource in (*NEEDED, *OTHERS)
+            for resource in resources
             if resource.kind in objects.counts
         }
 
@@ -228,7 +270,8 @@ class ClusterWatch:
     def is_stale(self, now: float) -> bool:
         """Return whether the watch of a needed kind fails, or is silent for too long."""
         for resource in NEEDED:
-            reflector = self._reflectors[resource.kind]
+            if (reflector := self._reflectors.get(resource.kind)) is None:
+                continue
             age = now - reflector.last_sign_of_life
             if _error(reflector) or age > self._timings.inactivity:
                 return True

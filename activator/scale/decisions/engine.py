@@ -115,12 +115,12 @@ class Sharing:
         assert facts.replicas is not None
         sharing = self._services.get(facts.target, ())
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
-        slice_since = None
+        load, slice_since = self._load(sharing, now), None
         if facts.service.asks.route in WITH_SLICES:
             every = (part.slice_since(name, now) for part in self._parts)
             slice_since = next((since for since in every if since is not None), None)
         return Observed(
-            *self._load(sharing, now),
+            *load[:4],
             frozen=frozen,
             replicas=facts.replicas,
             ready=facts.ready,
@@ -129,6 +129,8 @@ class Sharing:
             lease=facts.lease,
             decides=eldest == name,
             paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
+            rate=load.rate,
+            panic_rate=load.panic_rate,
         )
 
     def asks(self, facts: Facts, seen: Observed) -> Annotations:
@@ -158,8 +160,8 @@ class Sharing:
         if len(names) == 1:
             return self._loads.measured(names[0], now)
         rows = [self._loads.measured(each, now) for each in names]
-        current, stable, panic = (sum(row[at] for row in rows) for at in range(3))
-        return Measure(current, stable, panic, max(row.last_busy for row in rows))
+        current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
+        return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
 
 
 @final
@@ -317,7 +319,7 @@ class Engine:
             logger.exception("Service %s/%s: unexpected error", *name)
 
     def busy(self, names: Iterable[ServiceName]) -> None:
-        """Decide at once about Services without pods: an activator reports requests."""
+        """Decide at once about Services without pods. ``StatServer`` calls it with each report."""
         if self._phase is not _Phase.DECIDING:
             return
         now = self._clock()

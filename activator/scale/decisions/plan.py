@@ -73,6 +73,7 @@ class Observed(NamedTuple):
         decides: whether its rules decide about the workload: the oldest of its Services decides.
             The others scale it only from zero, for a request.
         paused: whether the ScaledObject that owns the workload must not add replicas.
+        rate, panic_rate: mean requests per second of the two windows.
     """
 
     current: float
@@ -87,6 +88,8 @@ class Observed(NamedTuple):
     lease: float = ACTIVATION_LEASE
     decides: bool = True
     paused: bool = False
+    rate: float = 0.0
+    panic_rate: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -227,7 +230,10 @@ class Planner:
             self._autoscaler.busy(seen.last_busy)
         if asks.owner is not Owner.SELF:
             return self._cold_start_only(asks, seen, now)
-        observed = Observation(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas)
+        observed = Observation(
+            *(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas),
+            *(seen.rate, seen.panic_rate),
+        )
         decision = self._autoscaler.decide(asks.scale, observed, now)
         wanted, why = decision.replicas, decision.why
         hold = None

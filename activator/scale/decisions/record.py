@@ -218,7 +218,7 @@ class Record:
             plan: the last one.
             seen: what the plan is about.
         """
-        is_idle = not seen.current and not seen.stable
+        is_idle = not (seen.current or seen.stable or seen.rate)
         if not is_idle or plan.replicas is not None or plan.hold is not None:
             return NEVER
         if plan.why not in _IDLE_RULES:

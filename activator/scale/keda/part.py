@@ -1,4 +1,4 @@
-"""Publishes decisions to KEDA, and opens its port without grpcio until KEDA connects.
+"""Publishes decisions and route objects to KEDA; opens its port without grpcio until it connects.
 
 grpcio takes 10 MiB that most clusters never need. The first connection starts the gRPC server at
 the same address. The bytes of that connection are copied to the server, so its client notices
@@ -17,6 +17,8 @@ from typing import Final, final
 
 from activator.scale.board import Board
 from activator.scale.http_server import AddressError, address, listen
+from activator.scale.keda.polling import QueuePoller
+from activator.scale.keda.routes import Routes
 from activator.scale.part import PartContext
 from activator.tls.certificates import TlsFileError, tls_files
 
@@ -25,11 +27,20 @@ logger = logging.getLogger(__name__)
 
 @final
 class KedaPart(Board):
-    """Publishes decisions to KEDA, and serves it."""
+    """Publishes decisions to KEDA, and serves it.
+
+    Attributes:
+        routes: the route objects of the HTTP add-on; None without the dialect ``keda``.
+    """
 
     def __init__(self, context: PartContext) -> None:
         super().__init__(context.loads, context.clock)
         self._context = context
+        settings = context.settings
+        self.routes: Routes | None = None
+        if "keda" in settings.dialect:
+            self.routes = Routes(context.loads, settings.interceptors, context.clock)
+            self.views = self.routes.views
         self._restarts: list[Callable[[], Coroutine[None, None, None]]] = []
 
     def stop(self, now: float) -> None:
@@ -38,6 +49,8 @@ class KedaPart(Board):
         KEDA keeps its connection, and would ask this follower until the process ends.
         """
         super().stop(now)
+        if self.routes is not None:
+            self.routes.release()
         for restart in self._restarts:
             self._context.start(restart())
 
@@ -55,19 +68,26 @@ class KedaPart(Board):
                 # grpcio is imported here, when KEDA needs it.
                 from activator.scale.keda.server import ExternalScaler, KedaListener
 
-                scaler = ExternalScaler(self, lambda: context.is_leader() and self.is_open)
+                scaler = ExternalScaler(
+                    self, lambda: context.is_leader() and self.is_open, self.routes
+                )
                 listener = KedaListener(scaler, files)
                 await listener.start(host, port)
                 servers.push_async_callback(listener.close)
                 self._restarts.append(listener.restart)
                 logger.info("KEDA has connected: serving it on %s", named)
 
-            waiting = context.start(serve_later(sock, start))
+            tasks = [context.start(serve_later(sock, start))]
+            if self.routes is not None:
+                port, interval = settings.interceptors_port, settings.queue_interval
+                poller = QueuePoller(self.routes, port, interval, context.start)
+                tasks.append(context.start(poller.run()))
             try:
                 yield {"grpc": named}
             finally:
-                waiting.cancel()
-                await asyncio.gather(waiting, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 sock.close()
 
 

@@ -4,8 +4,9 @@ KEDA drops ``active`` while a ScaledObject has no metric names yet, and ignores 
 stream (keda issue 7116). So a stream repeats ``active`` while a Service is active, and ``IsActive``
 gives the state whenever KEDA polls.
 
-KEDA scales from 0 to 1 as soon as a stream sends ``active``. That request competes with the
-scaler's own, which has the ``initial-scale``. So a stream is a moment late.
+KEDA scales from 0 to 1 as soon as a stream sends ``active``. For a Service, that request competes
+with the scaler's own, which has the ``initial-scale``. So its stream is a moment late. The streams
+of route objects of the HTTP add-on are not: KEDA alone starts their workloads.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from activator.scale.board import Board, Published
+from activator.keda.metrics import OWN_TRIGGER, ROUTE_TRIGGER, TRIGGERS
+from activator.scale.board import Board
 from activator.scale.http_server import AddressError
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.keda import externalscaler_pb2 as wire
+from activator.scale.keda.routes import Routes, TriggerError
 from activator.scale.reports.load import ServiceName
 from activator.tls.certificates import TlsFileError, TlsFiles
 
@@ -36,30 +40,56 @@ HEAD_START: Final = 0.5
 MOST_STREAMS: Final = 20_000
 
 
+#: The keys of triggers that name route objects.
+ROUTE_KEYS: Final = {*TRIGGERS, OWN_TRIGGER}
+#: HealthCheckResponse in protobuf: its field ``status``.
+_SERVING: Final = b"\x08\x01"
+_NOT_SERVING: Final = b"\x08\x02"
+
+
+class _Trigger(NamedTuple):
+    """What the trigger of a call reads now.
+
+    Attributes:
+        metrics: the parts of a response, of both kinds, for each metric.
+        differs: waits for a change of ``active``.
+        head_start: seconds by which a stream sends a change to active late.
+    """
+
+    active: bool
+    metrics: Sequence[tuple[Any, Any]]
+    differs: Callable[[], Awaitable[object]]
+    head_start: float = 0.0
+
+
 class ExternalScaler:
     """The methods of KEDA's service.
 
     Arguments:
         services: what is known of all Services.
         is_leader: returns whether this process decides; others refuse, and KEDA tries again.
+        routes: the route objects of the HTTP add-on; None to serve none.
     """
 
-    def __init__(self, services: Board, is_leader: Callable[[], bool]) -> None:
+    def __init__(
+        self, services: Board, is_leader: Callable[[], bool], routes: Routes | None = None
+    ) -> None:
         self._services = services
-        self._is_leader = is_leader
+        self._routes = routes
+        self.is_leader = is_leader
         self.streams = 0
 
     async def is_active(self, ref: Any, context: Any) -> Any:
         """Return whether the workload of a ScaledObject must not be scaled to zero."""
-        _, workload = await self._find(ref, context)
-        return wire.IsActiveResponse(result=workload.active)
+        trigger = await self._find(ref, context, counts=True)
+        return wire.IsActiveResponse(result=trigger.active)
 
     async def stream_is_active(self, ref: Any, context: Any) -> AsyncGenerator[Any, None]:
         """Yield the state at once, each change, and ``active`` again and again while it lasts.
 
-        The change to ``active`` comes ``HEAD_START`` seconds late.
+        The change of a Service to ``active`` comes ``HEAD_START`` seconds late.
         """
-        service, workload = await self._find(ref, context)
+        trigger = await self._find(ref, context)
         if self.streams >= MOST_STREAMS:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MOST_STREAMS} streams"
@@ -67,39 +97,68 @@ class ExternalScaler:
         self.streams += 1
         try:
             while True:
-                yield wire.IsActiveResponse(result=workload.active)
+                yield wire.IsActiveResponse(result=trigger.active)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(REPEAT if workload.active else None):
-                        await self._services.differs(service, workload.active)
-                if not workload.active:
-                    await asyncio.sleep(HEAD_START)
-                _, workload = await self._find(ref, context)
+                    async with asyncio.timeout(REPEAT if trigger.active else None):
+                        await trigger.differs()
+                if not trigger.active:
+                    await asyncio.sleep(trigger.head_start)
+                trigger = await self._find(ref, context)
         finally:
             self.streams -= 1
 
     async def get_metric_spec(self, ref: Any, context: Any) -> Any:
-        """Return the metric's name and its target per pod."""
-        service, workload = await self._find(ref, context)
-        spec = wire.MetricSpec(
-            metricName=metric_name(service),
-            targetSize=max(round(workload.target), 1),
-            targetSizeFloat=workload.target,
-        )
-        return wire.GetMetricSpecResponse(metricSpecs=[spec])
+        """Return the name of each metric, and its target per pod."""
+        trigger = await self._find(ref, context)
+        return wire.GetMetricSpecResponse(metricSpecs=[spec for spec, _ in trigger.metrics])
 
     async def get_metrics(self, request: Any, context: Any) -> Any:
-        """Return the requests in flight or queued. While active there is at least one."""
-        service, workload = await self._find(request.scaledObjectRef, context)
-        load = workload.shown
-        value = wire.MetricValue(
-            metricName=metric_name(service), metricValue=round(load), metricValueFloat=load
-        )
-        return wire.GetMetricsResponse(metricValues=[value])
+        """Return the metrics; of an InterceptorRoute only the one that the call names."""
+        trigger = await self._find(request.scaledObjectRef, context, counts=True)
+        values = [value for _, value in trigger.metrics]
+        if request.metricName and ROUTE_TRIGGER in request.scaledObjectRef.scalerMetadata:
+            values = [each for each in values if each.metricName == request.metricName]
+        return wire.GetMetricsResponse(metricValues=values)
 
-    async def _find(self, ref: Any, context: Any) -> tuple[ServiceName, Published]:
-        """Return the Service that a trigger names; end the call if there is none."""
-        if not self._is_leader():
+    async def _find(self, ref: Any, context: Any, *, counts: bool = False) -> _Trigger:
+        """Return what a trigger reads; end the call if its object is not known.
+
+        Arguments:
+            counts: whether the call needs a load: while no interceptor is known, it ends.
+        """
+        if not self.is_leader():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scaler is not the leader")
+        routes = self._routes
+        if routes is None or not ref.scalerMetadata.keys() & ROUTE_KEYS:
+            return await self._of_service(ref, context)
+        if counts and not routes.has_counts():
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "no interceptor has told its requests for a while"
+            )
+        try:
+            return self._of_route(routes, ref)
+        except TriggerError as error:
+            code = grpc.StatusCode.NOT_FOUND
+            if error.is_misuse:
+                code = grpc.StatusCode.INVALID_ARGUMENT
+            await context.abort(code, f"ScaledObject {ref.namespace}/{ref.name}: {error}")
+            raise
+
+    def _of_route(self, routes: Routes, ref: Any) -> _Trigger:
+        name, active, values = routes.read(ref.namespace, ref.name, ref.scalerMetadata)
+        metrics = []
+        for (metric, target, _, is_whole), value in values:
+            if is_whole:
+                spec = wire.MetricSpec(metricName=metric, targetSize=round(target))
+                metrics.append((spec, wire.MetricValue(metricName=metric, metricValue=int(value))))
+            else:
+                spec = wire.MetricSpec(metricName=metric, targetSizeFloat=target)
+                metrics.append((spec, wire.MetricValue(metricName=metric, metricValueFloat=value)))
+        # An active object is read again soon anyway.
+        event = asyncio.Event() if active else routes.requested(name)
+        return _Trigger(active, metrics, event.wait)
+
+    async def _of_service(self, ref: Any, context: Any) -> _Trigger:
         name = ref.scalerMetadata.get(SERVICE_KEY, "")
         service = ServiceName(ref.namespace, name)
         if not name:
@@ -116,7 +175,13 @@ class ExternalScaler:
                 f"activator.dev/enabled=true",
             )
         assert workload is not None
-        return service, workload
+        metric, target, load = metric_name(service), workload.target, workload.shown
+        spec = wire.MetricSpec(
+            metricName=metric, targetSize=max(round(target), 1), targetSizeFloat=target
+        )
+        value = wire.MetricValue(metricName=metric, metricValue=round(load), metricValueFloat=load)
+        differs = partial(self._services.differs, service, workload.active)
+        return _Trigger(workload.active, [(spec, value)], differs, HEAD_START)
 
 
 def metric_name(service: ServiceName) -> str:
@@ -149,6 +214,24 @@ def handlers(scaler: ExternalScaler) -> Any:
         "GetMetrics": unary(scaler.get_metrics, wire.GetMetricsRequest),
     }
     return grpc.method_handlers_generic_handler("externalscaler.ExternalScaler", methods)
+
+
+def health(scaler: ExternalScaler) -> Any:
+    """Return what a ``grpc.aio`` server needs for the probes of kubelet.
+
+    The add-on has two services: ``liveness``, and ``readiness``, which needs the lead.
+    Source: grpc.health.v1 in grpc-proto.
+    """
+
+    async def check(data: bytes, context: Any) -> bytes:
+        name = data[2:].decode(errors="replace")  # the only field, behind its tag and its length
+        if name not in ("", "liveness", "readiness"):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "the services are liveness, readiness")
+        is_serving = name != "readiness" or scaler.is_leader()
+        return _SERVING if is_serving else _NOT_SERVING
+
+    methods = {"Check": grpc.unary_unary_rpc_method_handler(check)}
+    return grpc.method_handlers_generic_handler("grpc.health.v1.Health", methods)
 
 
 async def _decoded(request: Any, data: bytes, context: Any) -> Any:
@@ -202,7 +285,7 @@ class KedaListener:
         """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((handlers(self._scaler),))
+        server.add_generic_rpc_handlers((handlers(self._scaler), health(self._scaler)))
         try:
             if self._files is None:
                 bound = server.add_insecure_port(address)

@@ -181,13 +181,15 @@ class ServiceLoad:
 
     Attributes:
         window: the load of the last minute.
+        arrivals: the requests of the last minute; None before the first.
         last_busy: when a report last had a request; -inf before the first.
     """
 
-    __slots__ = ("_latest", "last_busy", "window")
+    __slots__ = ("_latest", "arrivals", "last_busy", "window")
 
     def __init__(self) -> None:
         self.window = LoadWindow()
+        self.arrivals: LoadWindow | None = None
         self.last_busy = _NEVER
         self._latest: dict[str, _Latest] = {}
 
@@ -210,6 +212,9 @@ class ServiceLoad:
             latest.counted_at, before, latest.counted = now, 0.0, 0.0
         latest.counted = max(latest.counted, report.concurrency)
         self.window.record(int(latest.counted_at), latest.counted, before)
+        if report.requests > 0:
+            self.arrivals = self.arrivals or LoadWindow()
+            self.arrivals.record(int(now), report.requests)
         if report.concurrency <= 0 and report.requests <= 0:
             return False
         self.last_busy = now
@@ -238,12 +243,18 @@ class ServiceLoad:
 
 
 class Measure(NamedTuple):
-    """A load: requests in flight or queued now, the means of both windows, and the last request."""
+    """A load: requests in flight or queued now, the means of both windows, and the last request.
+
+    Attributes:
+        rate, panic_rate: requests per second of both windows.
+    """
 
     current: float
     stable: float
     panic: float
     last_busy: float
+    rate: float = 0.0
+    panic_rate: float = 0.0
 
 
 NO_LOAD: Final = Measure(0.0, 0.0, 0.0, float("-inf"))
@@ -270,6 +281,11 @@ class Loads:
     def activators(self) -> int:
         """How many activators are connected."""
         return len(self._connections)
+
+    @property
+    def lost(self) -> Mapping[str, float]:
+        """When connections were lost, by the name of the activator; old losses may be missing."""
+        return self._lost
 
     def reporting(self) -> list[ReportingActivator]:
         """Return the connected activators, then the lost ones; each sorted by name."""
@@ -340,7 +356,8 @@ class Loads:
         if load is None:
             return NO_LOAD
         current = load.current(now, self._lost)
-        return Measure(current, *load.window.averages(int(now)), load.last_busy)
+        rates = load.arrivals.averages(int(now)) if load.arrivals is not None else ()
+        return Measure(current, *load.window.averages(int(now)), load.last_busy, *rates)
 
     def of(self, service: ServiceName) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""

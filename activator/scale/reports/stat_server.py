@@ -25,6 +25,7 @@ from activator.autoscaler.token import bearers
 from activator.autoscaler.wire import decoding
 from activator.knative.words import KUBELET_AGENT
 from activator.scale.reports.load import Loads, Report, ServiceName
+from throttler.model import RevisionKind
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 3 << 20
 #: Connections at a time; each activator has one.
 MOST_CONNECTIONS: Final = 1000
-#: Concurrent requests of one Service at one activator, at most: a hundred full queues.
+#: Concurrent or new requests of one Service at one activator, at most: a hundred full queues.
 #: The sums of a window stay far below 64 bits.
 _MOST_LOAD: Final = 1e6
 #: Close code by which a peer knows that it should connect again (RFC 6455 section 7.4).
@@ -55,6 +56,7 @@ class StatServer:
             with 503, and connect again.
         on_busy: called with the Services of a report that have requests.
         token_file: an activator must send one of its tokens; empty for none.
+        on_routes: called with the name of an activator's pod, and its reports of route objects.
 
     Attributes:
         garbled: frames that cannot be decoded as reports.
@@ -67,7 +69,9 @@ class StatServer:
         is_leader: Callable[[], bool],
         on_busy: Callable[[list[ServiceName]], None],
         token_file: str = "",
+        on_routes: Callable[[str, list[Report]], None] = lambda pod, reports: None,
     ) -> None:
+        self._on_routes = on_routes
         self._loads = loads
         self._clock = clock
         self._is_leader = is_leader
@@ -169,21 +173,21 @@ class StatServer:
             return
         pod = min(pods, default="")
         for stats in steps or [[]]:
-            reports = [
-                Report(
-                    ServiceName(*stat.revision_id[:2]),
-                    _amount(stat.concurrency),
-                    stat.request_count,
-                )
-                for stat in stats
-            ]
-            busy = self._loads.record(number, pod, reports, self._clock())
+            services: list[Report] = []
+            routes: list[Report] = []
+            for (namespace, name, kind), concurrency, requests in stats:
+                load = _amount(concurrency), _amount(requests)
+                report = Report(ServiceName(namespace, name), *load)
+                (routes if kind is RevisionKind.HTTP_ROUTE else services).append(report)
+            busy = self._loads.record(number, pod, services, self._clock())
             if busy:
                 self._on_busy(busy)
+            if routes:
+                self._on_routes(pod, routes)
             if len(steps) > 1:
                 await asyncio.sleep(0)
 
 
-def _amount(concurrency: float) -> float:
+def _amount(value: float) -> float:
     """Return a load; a value that is no positive number below a million counts as 0."""
-    return concurrency if 0 < concurrency < _MOST_LOAD else 0.0
+    return value if 0 < value < _MOST_LOAD else 0.0

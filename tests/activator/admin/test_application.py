@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.http_application import BLOCK, PIECE, encode, in_order, in_turns, json_pieces
 from activator.build import running
-from activator.console import status
+from activator.console import explain, status
 from activator.console.client import parse
+from activator.console.screen import plain
 from activator.records.entries import Failed
 from activator.records.source_status import KindStatus, ObjectWarning, SourceStatus, WatchCounters
 from tests.activator.telemetry.world import World
+from throttler.model import Policies, RevisionKind, ServiceRoute
 from throttler.reason import Reason
+from throttler.request_policies import InterceptorRules, RequestPolicies, RouteRule
 
 POD = "10.0.0.1:8012"
 REVISIONS = "/api/v1/revisions"
@@ -163,12 +166,57 @@ async def test_one_revision_is_an_element_of_the_list(world):
     assert (one.pop("coldStarts"), one.pop("wakeUps"), one.pop("failures")) == ([], [], {})
     assert one.pop("objectWarnings") == []
     assert one.pop("probe")["kind"] == "tcp"
-    assert (one.pop("route"), one.pop("tls")) == (None, False)
+    assert (one.pop("route"), one.pop("interceptor"), one.pop("tls")) == (None, None, False)
     assert (one.pop("wakeRules"), one.pop("authorization")) == (None, None)
     assert one.pop("keptAwakeBy") == []
     assert (one.pop("queueOrder"), one.pop("whileWaiting")) == (None, None)
     assert (one.pop("profile"), one.pop("waitSeconds")) == (None, None)
     assert one == element
+
+
+async def test_a_route_object_has_its_rules_and_what_it_asks_for(world):
+    """Two objects with one rule: the older has it, and of two equal ones the last by name."""
+    rules = InterceptorRules("InterceptorRoute", "hello:80", 9.0, fallback=True, max_pending=3)
+    requests = RequestPolicies(wait_seconds=20.0, interceptor=rules)
+    for name, created in (("web", "2026-01-02"), ("api", "2026-01-01"), ("zap", "2026-01-01")):
+        throttler = world.revision(
+            name,
+            kind=RevisionKind.HTTP_ROUTE,
+            behind_queue_proxy=False,
+            policies=Policies(requests=requests),
+        )
+        paths = RouteRule(("a.com",), ("api",)), RouteRule((f"{name}.com",))
+        world.driver.set_route(throttler.revision.id, ServiceRoute(created, paths, pods="hello"))
+    one = (await get(world, f"{REVISIONS}/default/web")).json()
+    assert one["kind"] == "http-route"
+    assert one["route"] == {
+        "hosts": ["web.com"],
+        "rules": ["web.com"],
+        "taken": {"a.com/api": "http-route default/zap"},
+        "port": None,
+        "reconnect": False,
+        "podsService": "hello",
+    }
+    assert one["interceptor"] == {
+        "object": "InterceptorRoute",
+        "target": "hello:80",
+        "problem": None,
+        "readinessSeconds": 20,
+        "requestSeconds": 9,
+        "fallback": True,
+        "placeholderStatus": None,
+        "maxPendingRequests": 3,
+        "overflow": False,
+        "staticRoutes": 0,
+    }
+    zap = (await get(world, f"{REVISIONS}/default/zap?kind=http-route")).json()
+    assert (zap["route"]["rules"], zap["route"]["taken"]) == (["a.com/api", "zap.com"], {})
+    assert (await get(world, f"{REVISIONS}/default/zap?kind=service")).status_code == 404
+    rows = status.read_rows(parse((await get(world, REVISIONS)).text))
+    assert [row.kind for row in rows] == ["http-route"] * 3
+    page = plain(explain.page(parse(json.dumps(one))))
+    assert "a.com/api: http-route default/zap has it" in page
+    assert "9 s for the whole request" in page
 
 
 async def test_a_failure_is_shown_with_its_revision_until_that_is_deleted(world):

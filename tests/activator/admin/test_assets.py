@@ -19,7 +19,7 @@ from activator.admin.assets import compose
 from activator.admin.http_application import DASHBOARD_HEADERS, SECURITY_HEADERS
 from activator.scale.admin import application
 from tests.activator.telemetry.world import World
-from throttler.reason import AT_ZERO, DELETED, DELETED_SERVICE, TABLE, Reason
+from throttler.reason import AT_ZERO, DELETED, DELETED_ROUTE, DELETED_SERVICE, TABLE, Reason
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "activator" / "admin" / "dashboard"
@@ -205,7 +205,11 @@ def test_the_script_has_each_row_and_the_special_advice():
         )
     )
     assert json.loads(texts["AT_ZERO"]) == AT_ZERO
-    assert json.loads(texts["DELETED"]) == {"revision": DELETED, "service": DELETED_SERVICE}
+    assert json.loads(texts["DELETED"]) == {
+        "revision": DELETED,
+        "service": DELETED_SERVICE,
+        "route": DELETED_ROUTE,
+    }
     rows = json.loads(texts["REASONS"])
     assert {word: (row["meaning"], row["inFolder"]) for word, row in rows.items()} == {
         row.reason.value: (
@@ -216,6 +220,7 @@ def test_the_script_has_each_row_and_the_special_advice():
     }
     for row in TABLE:
         steps = {"advice": row.advice, "commands": list(row.commands)}
+        assert ("route" in rows[row.reason.value]) == bool(row.route_commands)
         assert rows[row.reason.value]["revision"] == steps
 
 
@@ -225,7 +230,7 @@ def test_the_steps_for_a_service_have_no_word_of_knative():
     )
     assert "knative" in json.dumps([row["revision"] for row in rows.values()])
     rows.pop(Reason.AUTOSCALER_UNREACHABLE.value)  # of a Revision alone
-    text = json.dumps([row["service"] for row in rows.values()])
+    text = json.dumps([(row["service"], row.get("route")) for row in rows.values()])
     assert not re.search("knative|queue-proxy|podautoscaler|user-container", text)
     waits = rows[Reason.DRAINING.value]
     assert waits["service"] == waits["revision"]  # fits both

@@ -50,6 +50,19 @@ async def test_an_autoscaler_gets_the_load_of_its_kind(urls: tuple[str, str], na
     assert pods == {"activator-1"}
 
 
+async def test_the_scaler_gets_route_objects_and_nobody_gets_their_fallbacks() -> None:
+    links = Links(URL, URL)
+    frames: dict[str, list[bytes]] = {"autoscaler": [], "scaler": []}
+    for name, sent in frames.items():
+        getattr(links, name).send = lambda frame, _on_sent, sent=sent: sent.append(frame)
+    stats = [Stat(RevisionID("shop", kind.value, kind), 1.0, 1) for kind in RevisionKind]
+    for sink in links.sinks("activator-1", no_callback):
+        sink(stats)
+    assert [each.revision_id.name for each in decode(frames["autoscaler"][0])[0]] == ["revision"]
+    [routed] = frames["scaler"]
+    assert [each.revision_id.name for each in decode(routed)[0]] == ["service", "http-route"]
+
+
 async def test_an_autoscaler_without_a_connection_is_lost_for_its_kind_alone() -> None:
     links = Links(scaler_url=URL)
     assert links.is_lost(RevisionKind.SERVICE)

@@ -9,7 +9,7 @@ from grpc_tools import protoc
 from activator.autoscaler import stat_pb2, wire
 from activator.autoscaler.concurrency import Stat
 from tests.stats import decode
-from throttler.model import RevisionID
+from throttler.model import RevisionID, RevisionKind
 
 A = RevisionID("default", "a-00001")
 B = RevisionID("other", "b-00002")
@@ -31,6 +31,14 @@ def test_what_is_encoded_is_decoded():
 
 def test_an_all_zero_stat_without_a_pod_name_still_has_a_stat():
     assert decode(wire.encode([Stat(A, 0.0, 0)], "")) == ([Stat(A, 0.0, 0)], {""})
+
+
+def test_route_objects_are_in_a_list_that_older_scalers_do_not_read():
+    route = RevisionID("default", "a-00001", RevisionKind.HTTP_ROUTE)
+    stats = [Stat(route, 2.0, 5), Stat(A, 0.5, 3)]
+    frame = wire.encode(stats, "act-0")
+    assert decode(frame) == ([Stat(A, 0.5, 3), Stat(route, 2.0, 5)], {"act-0"})
+    assert [each.name for each in stat_pb2.WireStatMessages.FromString(frame).messages] == [A.name]
 
 
 def test_a_message_without_stat_is_skipped():

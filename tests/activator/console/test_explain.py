@@ -450,6 +450,73 @@ async def test_the_commands_about_pods_of_a_front_name_its_pods_service(world):
     world.driver.close()
 
 
+ROUTE: dict[str, Any] = {
+    "object": "InterceptorRoute",
+    "target": "hello:80",
+    "readinessSeconds": 20.0,
+    "staticRoutes": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({}, ["Limits         20 s of waiting, then 504", "300 s from a pod to its response"]),
+        (
+            {"fallback": True},
+            ["Limits         20 s of waiting, then the request goes to the fallb"],
+        ),
+        ({"problem": "none"}, ["Limits         20 s of waiting, then 500"]),
+        ({"readinessSeconds": None}, ["Limits         no limit for the wait"]),
+        ({"maxPendingRequests": 3}, ["3 waiting requests, then 503"]),
+        ({"maxPendingRequests": 3, "overflow": True}, ["3 waiting requests, then the placeholder"]),
+        ({"requestSeconds": 9.0}, ["9 s for the whole request"]),
+        ({"placeholderStatus": 503}, ["Placeholder    status 503 while no pod is usable"]),
+    ],
+)
+def test_an_object_of_keda_has_its_target_and_its_limits(world, changes, lines):
+    throttler = world.revision("web", kind=RevisionKind.HTTP_ROUTE, behind_queue_proxy=False)
+    found = shown(view(world, throttler, interceptor=ROUTE | changes))
+    assert found[0].startswith("InterceptorRoute default/web: no request waits")
+    for line in (
+        "Target         hello:80",
+        "Static routes  2; their requests start no pod",
+        *lines,
+    ):
+        assert any(each.strip().startswith(line) for each in found), line
+
+
+def test_a_fallback_is_shown_as_such(world):
+    throttler = world.revision("web", kind=RevisionKind.FALLBACK, behind_queue_proxy=False)
+    found = shown(view(world, throttler, interceptor=ROUTE))
+    assert found[0].startswith("fallback of InterceptorRoute default/web: no request waits")
+
+
+async def test_an_object_of_keda_has_its_own_advice(world):
+    throttler = world.revision("web", kind=RevisionKind.HTTP_ROUTE, behind_queue_proxy=False)
+    world.request(throttler)
+    world.clock.now += 60.0
+    route = {"hosts": [], "rules": [], "taken": {}, "podsService": "hello"}
+    answer = view(world, throttler, interceptor=ROUTE, route=route)
+    text = "\n".join(shown(answer))
+    assert "kubectl get scaledobjects -n default" in text
+    assert "Kubernetes lists no pod of this Service." in text
+    assert "knative" not in text
+    assert "Apply the object again" in "\n".join(shown(answer | {"deleted": True}))
+    capacity = "\n".join(shown(answer | {"reason": "at-capacity"}))
+    assert "kubectl describe service -n default hello" in capacity
+    world.driver.close()
+
+
+def test_the_rules_that_other_objects_have_are_named(world):
+    throttler = world.revision("web", kind=RevisionKind.HTTP_ROUTE, behind_queue_proxy=False)
+    route: Any = {"hosts": ["a.com"], "rules": ["a.com/api"], "podsService": "hello"}
+    route["taken"] = {"b.com": "service default/hello"}
+    lines = shown(view(world, throttler, interceptor=ROUTE, route=route))
+    assert "Rules          a.com/api" in lines
+    assert "Not its own    b.com: service default/hello has it" in lines
+
+
 def test_problems_of_a_service_have_their_reason(world):
     problem = {"kind": "Service", "namespace": "default", "name": "hello"}
     problem |= {"reason": "host-conflict", "warning": "the host a.com belongs to another"}
@@ -469,7 +536,7 @@ def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
         answer = view(world, throttler, queued=int(field == "reason"), deleted=deleted)
         activator = {"manifests": {"folder": folder}} if folder else {}
         text = "\n".join(shown(answer | {field: reason.value}, **activator))
-        assert ROWS[reason].title(is_service=kind is RevisionKind.SERVICE) in text
+        assert ROWS[reason].title(is_service=kind is not RevisionKind.REVISION) in text
         assert "{namespace}" not in text
         assert "{name}" not in text
 

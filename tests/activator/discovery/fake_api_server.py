@@ -31,6 +31,8 @@ KINDS = {
     "secrets": "Secret",
     "deployments": "Deployment",
     "statefulsets": "StatefulSet",
+    "httpscaledobjects": "HTTPScaledObject",
+    "interceptorroutes": "InterceptorRoute",
 }
 
 

@@ -16,6 +16,7 @@ from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.kubernetes import KubernetesWatch
+from activator.keda.revisions import InterceptorDefaults
 from activator.records.source_status import WatchCounters
 from tests.activator.discovery.fake_api_server import (
     Answer,
@@ -35,6 +36,7 @@ from tests.activator.discovery.recording import (
     slice_of,
     truncated,
 )
+from tests.activator.keda import objects as keda
 from tests.activator.plain import objects as plain
 from tests.process import PATIENCE
 from throttler.model import ProbeKind, RevisionID, RevisionKind
@@ -376,3 +378,109 @@ async def test_revisions_that_cannot_be_listed_yet_are_waited_for_beside_service
         assert not watch.status(0.0).synced
         del server.always["Revision", "list"]
         await watch.wait_synced()
+
+
+WEB = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
+#: What the roles of the add-on allow, as ``(group, resource)``; 0.12 allows only the first three.
+OF_ADD_ON = [
+    ("", "services"),
+    ("discovery.k8s.io", "endpointslices"),
+    ("http.keda.sh", "httpscaledobjects"),
+    ("http.keda.sh", "interceptorroutes"),
+    ("", "configmaps"),
+]
+
+
+def keda_objects() -> list[dict[str, object]]:
+    response = {"bodyFromConfigMap": {"name": "files"}}
+    obj = keda.route(coldStart={"placeholder": {"response": response}})
+    return [obj, keda.target(), plain.slice_of(plain.endpoint()), keda.body(a="1")]
+
+
+def files_of(sink: RecordingSink) -> object:
+    requests = sink.revisions[WEB].policies.requests
+    assert requests is not None
+    assert requests.interceptor is not None
+    assert requests.interceptor.placeholder is not None
+    return requests.interceptor.placeholder.files
+
+
+@pytest.mark.parametrize("namespace", ["", "shop"])
+async def test_keda_alone_reads_what_the_role_of_its_add_on_allows(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path, namespace: str
+) -> None:
+    for obj in (*keda_objects(), config_map("config-network", "system", a="b")):
+        server.put(obj)
+    scope = Scope("system", interceptor=InterceptorDefaults(watch_namespace=namespace))
+    inventory = Inventory(sink, sink, scope=scope, dialects=[DIALECTS["keda"]])
+    watch = KubernetesWatch(inventory, "", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+        for kind in counters_of(watch):
+            await server.watched(kind)
+        assert watch.status(0.0).name == (
+            f"namespace {namespace}" if namespace else "all namespaces"
+        )
+    assert set(server.calls) == {
+        Call(*place, namespace, verb) for place in OF_ADD_ON for verb in ("list", "watch")
+    }
+    assert server.of("ConfigMap", "watch")[0].params["labelSelector"] == (
+        "http.keda.sh/response-body=true"
+    )
+    assert (sink.ready(WEB), files_of(sink)) == (["10.0.0.1:8080"], {"a": b"1"})
+    assert sink.config_maps == {}
+
+
+@pytest.mark.parametrize("answer", [Answer(403), Answer(404)])
+async def test_the_role_and_the_kinds_of_an_old_add_on_are_enough(
+    server: FakeApiServer,
+    sink: RecordingSink,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: Answer,
+) -> None:
+    """A kind that is installed later, or a role that allows more, counts then."""
+    caplog.set_level(logging.INFO)
+    for obj in (keda.scaled("old", "b.com"), *keda_objects()):
+        server.put(obj)
+    missing = ("ConfigMap", "InterceptorRoute")
+    for kind in missing:
+        server.always[kind, "list"] = answer
+    inventory = of_dialects(sink, "keda")
+    quick = replace(QUICK, missing=0.001)
+    watch = KubernetesWatch(inventory, "", server.kubeconfig(tmp_path), quick)
+    async with running(watch):
+        await watch.wait_synced()
+        assert [id_.name for id_ in sink.revisions] == ["old"]
+        for kind in missing:
+            await server.asked(kind, "list", 5)
+        assert sum("not read" in text for text in caplog.messages) == len(missing)
+        for kind in missing:
+            del server.always[kind, "list"]
+        await sink.until(lambda: WEB in sink.revisions and files_of(sink) == {"a": b"1"})
+
+
+async def test_beside_other_dialects_each_configmap_has_its_own_readers(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path
+) -> None:
+    """One in the system namespace may be both; a list of one sort removes none of the other."""
+    both = keda.body("config-logging", a="2")
+    both["metadata"]["namespace"] = "system"
+    for obj in (*keda_objects(), *plain_objects()[:1], both):
+        server.put(obj)
+    scope = Scope("system", services=True)
+    dialects = [DIALECTS[name] for name in ("services", "keda")]
+    inventory = Inventory(sink, sink, scope=scope, dialects=dialects)
+    watch = KubernetesWatch(inventory, "system", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+        kinds = watch.status(0.0).kinds
+        assert (kinds["ConfigMap"].in_force, kinds["ConfigMap of keda"].in_force) == (1, 2)
+        assert (sink.config_maps, files_of(sink)) == ({"config-logging": {"a": "2"}}, {"a": b"1"})
+        await server.watched("ConfigMap")
+        await watch.self_check.check()
+        assert watch.self_check.counters.checks["drifted"] == 0
+        server.put(keda.body(a="3"))
+        await sink.until(lambda: files_of(sink) == {"a": b"3"})
+        assert sink.config_maps == {"config-logging": {"a": "2"}}
+    assert set(sink.revisions) == {HELLO, WEB}

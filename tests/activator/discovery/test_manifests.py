@@ -220,8 +220,8 @@ async def test_kinds_that_nothing_reads_are_named_once_and_are_no_error(
     ):
         assert part in text
     assert text.endswith(
-        "; the known kinds are ConfigMap, Deployment, EndpointSlice, Endpoints, Revision, "
-        "Secret, Service, StatefulSet"
+        "; the known kinds are ConfigMap, Deployment, EndpointSlice, Endpoints, "
+        "HTTPScaledObject, InterceptorRoute, Revision, Secret, Service, StatefulSet"
     )
     async with running(folder):
         write(tmp_path / "b.yaml", private("10.0.0.2", of="b"), *companions)

@@ -18,7 +18,7 @@ from activator.discovery.service_kinds import ServicesDialect
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
-from activator.plain.hosts import HostClaims
+from activator.plain.route_table import RouteTable
 from tests.activator.discovery.recording import RecordingSink, private, replace, revision
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import (
@@ -51,7 +51,7 @@ class World:
             throttler,
             ConcurrencyReporter(lambda _: None).load,
             clock=lambda: 0.0,
-            hosts=HostClaims(),
+            table=RouteTable(),
         )
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []

@@ -14,7 +14,7 @@ from activator.discovery.service_kinds import ServicesDialect
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain import slices, workloads
-from activator.plain.hosts import HostClaims
+from activator.plain.route_table import RouteTable
 from activator.plain.slices import NO_LISTENERS, OwnListener, OwnListeners
 from activator.plain.workloads import Matches
 from tests.activator.plain.objects import (
@@ -104,7 +104,7 @@ class World:
         return sorted(each.address for each in listed.ready)
 
     def reasons(self, revision: RevisionID = HELLO) -> list[str]:
-        return [problem.reason for id_, problem in self.services.problems() if id_ == revision]
+        return [problem.reason for id_, _, problem in self.services.reports if id_ == revision]
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -
     kept = {name: value for name, value in vars(world.services).items() if value == {}}
     assert set(kept) == {"_known", "_changed"}
     indexes = [
-        each for each in vars(world.services).values() if isinstance(each, HostClaims | Matches)
+        each for each in vars(world.services).values() if isinstance(each, RouteTable | Matches)
     ]
     assert len(indexes) == 3
     assert not any(any(vars(index).values()) for index in indexes)
@@ -198,7 +198,7 @@ def activators(*endpoints: Any, **fields: Any) -> Any:
 def test_the_ready_activators_of_their_own_service_share_the_pods(world: World) -> None:
     here = {"container_concurrency": "1"}
     world.put(service_object(here), slice_of(endpoint("10.0.0.1")))
-    texts = " ".join(problem.text for _, problem in world.services.problems())
+    texts = " ".join(problem.text for _, _, problem in world.services.reports)
     assert "no EndpointSlice of the Service system/activator-service" in texts
     world.put(
         activators(endpoint("10.1.0.1"), endpoint("10.1.0.2")),
@@ -207,7 +207,7 @@ def test_the_ready_activators_of_their_own_service_share_the_pods(world: World) 
     )
     both = {AppProtocol.HTTP1: frozenset(("10.1.0.1", "10.1.0.2", "10.1.0.3"))}
     assert list(world.activators.values()) == [both]
-    texts = " ".join(problem.text for _, problem in world.services.problems())
+    texts = " ".join(problem.text for _, _, problem in world.services.reports)
     assert "activator-service" not in texts
     world.put(named(service_object(here), "other"), slice_of(endpoint("10.0.0.2"), of="other"))
     assert world.activators == {HELLO: both, OTHER: both}
@@ -250,10 +250,25 @@ def test_of_two_services_that_claim_a_host_the_older_has_it(world: World) -> Non
     world.put(older)
     assert world.reasons() == ["host-conflict"]
     assert "host-conflict" not in world.reasons(OTHER)
-    [(_, problem)] = [each for each in world.services.problems() if each[0] == HELLO]
+    [(_, _, problem)] = [each for each in world.services.reports if each[0] == HELLO]
     assert problem.text.startswith("the host a.com belongs to the Service shop/other")
     world.delete(older)
     assert world.reasons() == []
+
+
+def test_of_two_services_with_one_rule_the_older_has_it(world: World) -> None:
+    rule = {"hosts": "a.com", "paths": "/api,/v2", "headers": "x-beta"}
+    older = named(service_object(rule), "other", creationTimestamp="2025")
+    world.put(service_object(rule | {"paths": "/api"}), deployment(), older)
+    [(_, _, problem)] = [each for each in world.services.reports if each[0] == HELLO]
+    assert problem.text == (
+        "the rule a.com/api with header x-beta belongs to the Service shop/other, which is older "
+        "or has that name, and gets its requests"
+    )
+    world.put(service_object(rule | {"paths": "/other"}))
+    assert world.reasons() == []
+    world.put(service_object({"paths": "/other"}))
+    assert world.reasons() == ["limited"]
 
 
 CLAIMS = {
@@ -283,7 +298,7 @@ def test_a_name_in_the_cluster_belongs_to_its_own_service_alone(world: World, ho
     world.put(service_object({"hosts": f"{host},b.com"}), deployment())
     hosts = world.routes[HELLO].hosts
     assert (host in hosts, "b.com" in hosts) == (CLAIMS[host], True)
-    texts = [problem.text for _, problem in world.services.problems()]
+    texts = [problem.text for _, _, problem in world.services.reports]
     assert texts == (
         []
         if CLAIMS[host]
@@ -331,7 +346,7 @@ def test_a_name_in_the_cluster_belongs_to_its_own_service_alone(world: World, ho
 )
 def test_problems(world: World, objects: list[Any], reason: str, text: str) -> None:
     world.put(*objects)
-    [(revision, problem)] = world.services.problems()
+    [(revision, _, problem)] = world.services.reports
     assert (revision, problem.reason) == (HELLO, reason)
     assert text in problem.text
 
@@ -362,7 +377,7 @@ def test_the_log_has_some_of_many_problems(world: World, caplog: pytest.LogCaptu
         world.put(named(service_object(), f"s{number}"))
     world.services.settled(())
     assert len(caplog.messages) == 101
-    assert caplog.messages[-1] == "more Services have problems: the admin API lists them"
+    assert caplog.messages[-1] == "more objects have problems: the admin API lists them"
 
 
 def test_problems_are_logged_once_all_objects_have_been_read(
@@ -390,14 +405,14 @@ def test_the_activator_itself_is_no_pod_and_the_service_has_the_reason() -> None
     world.put(service_object(), deployment(), slice_of(endpoint("127.0.0.1"), endpoint("10.0.0.1")))
     listed = world.endpoints[HELLO][AppProtocol.HTTP1]
     assert [each.address for each in listed.ready] == ["10.0.0.1:8080"]
-    [(_, problem)] = world.services.problems()
+    [(_, _, problem)] = world.services.reports
     assert (problem.reason.value, problem.text) == (
         "own-port",
         "127.0.0.1:8080 (--admin-port): the activator itself listens there, so it gets none of "
         "these requests",
     )
     world.put(slice_of(endpoint("10.0.0.1")))
-    assert list(world.services.problems()) == []
+    assert list(world.services.reports) == []
 
 
 # -- route front ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from math import ceil
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,29 @@ def seen(
 def test_the_rules(rules: ScaleRules, observed: Observation, replicas: int, why: Why) -> None:
     decision = Autoscaler(0).decide(rules, observed, 1)
     assert (decision.replicas, decision.why) == (replicas, why)
+
+
+@pytest.mark.parametrize(
+    ("rates", "load", "replicas", "why"),
+    [
+        pytest.param((100, 100), 10, 4, Why.RATE, id="the rate needs more pods"),
+        pytest.param((101, 10), 10, 5, Why.RATE, id="rounded up"),
+        pytest.param((100, 100), 50, 5, Why.LOAD, id="the load needs more pods"),
+        pytest.param((50, 50), 20, 2, Why.LOAD, id="both need as many"),
+        pytest.param((10, 160), 10, 7, Why.PANIC_RATE, id="a burst of short requests"),
+        pytest.param((10, 160), (10, 90), 9, Why.PANIC_LOAD, id="a burst of both"),
+    ],
+)
+def test_a_target_rate_counts_beside_the_target(
+    rates: tuple[float, float], load: Any, replicas: int, why: Why
+) -> None:
+    rules = ScaleRules(target=10, target_rate=25)
+    stable, panic = load if isinstance(load, tuple) else (load, load)
+    observed = seen(stable, panic, current=1)._replace(rate=rates[0], panic_rate=rates[1])
+    decision = Autoscaler(0).decide(rules, observed, 1)
+    assert (decision.replicas, decision.why) == (replicas, why)
+    without = Autoscaler(0).decide(ScaleRules(target=10), observed, 1)
+    assert without.why in (Why.LOAD, Why.PANIC_LOAD)
 
 
 def test_every_rule_has_a_sentence() -> None:

@@ -24,6 +24,7 @@ from activator.plain.annotations import (
     Route,
 )
 from throttler.model import ProbeKind
+from throttler.request_policies import HeaderRule
 
 
 def metadata(**texts: object) -> Field:
@@ -58,6 +59,21 @@ def test_everything_but_enabled_has_a_default() -> None:
         ),
         ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
         ({"hosts": " , "}, {}),
+        (
+            {"paths": "/api/, /v2/x y,/", "hosts": "a.com"},
+            {"hosts": ("a.com",), "paths": ("api", "v2/x y", "")},
+        ),
+        (
+            {"headers": "X-Beta, x-version : 2 ,x-empty:", "hosts": "a.com"},
+            {
+                "hosts": ("a.com",),
+                "headers": (
+                    HeaderRule(b"x-beta"),
+                    HeaderRule(b"x-version", b"2"),
+                    HeaderRule(b"x-empty", b""),
+                ),
+            },
+        ),
         ({"port": "web"}, {"port": "web"}),
         ({"port": "8080"}, {"port": "8080"}),
         (
@@ -101,6 +117,15 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"target": "apps/v1/Deployment/a/b"}, "expected KIND/NAME"),
         ({"target": "deployment/../x"}, "expected KIND/NAME"),
         ({"hosts": "a.com, -b.com"}, "expected up to 256 DNS names"),
+        ({"paths": "api"}, "expected up to 256 paths, as in /api,/v2"),
+        ({"paths": "/a?b"}, "expected up to 256 paths"),
+        ({"paths": "/a%20b"}, "expected up to 256 paths"),
+        ({"paths": "/a\nb"}, "expected up to 256 paths"),
+        ({"paths": ",".join(f"/{n}" for n in range(257))}, "expected up to 256 paths"),
+        ({"headers": "x beta"}, "expected up to 16 header fields, as in x-beta,x-version: 2"),
+        ({"headers": ": 1"}, "expected up to 16 header fields"),
+        ({"headers": "x: a\r\nb: c"}, "expected up to 16 header fields"),
+        ({"headers": ",".join(f"x-{n}" for n in range(17))}, "expected up to 16 header fields"),
         ({"hosts": "*"}, "expected up to 256 DNS names"),
         ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
         ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
@@ -135,6 +160,13 @@ def test_an_error_names_object_annotation_and_allowed_values(
     where = f"Service shop/hello: metadata.annotations[activator.dev/{name}]: "
     with pytest.raises(ManifestError, match=f"^{re.escape(where + error)}"):
         parse(metadata(**texts))
+
+
+@pytest.mark.parametrize("wrong", [{"paths": "api"}, {"headers": "x y"}])
+def test_a_wrong_rule_does_not_take_all_requests_of_a_host(wrong: dict[str, str]) -> None:
+    problems = Problems()
+    assert plain.read(metadata(hosts="a.com", owner="hpa", **wrong), problems).hosts == ()
+    assert problems
 
 
 def test_one_error_names_all_wrong_values_of_a_service() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from activator.objects.fields import ObjectKey
 from activator.plain import problems
+from activator.plain.route_table import RouteKey
 from activator.plain.service import BufferedPort, parse
 from activator.plain.slices import Slice
 from activator.plain.workloads import PlainWorkload
@@ -31,6 +32,6 @@ def test_slices_without_pods_or_with_the_port_are_no_problem() -> None:
 
 
 def test_a_host_conflict_names_host_and_owner() -> None:
-    [problem] = problems.of_hosts({"a.com": "shop/old"})
+    [problem] = problems.of_hosts({RouteKey("a.com"): "shop/old"})
     assert problem.reason == "host-conflict"
     assert "a.com belongs to the Service shop/old" in problem.text

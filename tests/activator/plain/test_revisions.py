@@ -33,6 +33,7 @@ from throttler.model import (
     RevisionID,
     RevisionKind,
 )
+from throttler.request_policies import HeaderRule, RouteRule
 
 HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)
 FIELDS = b"User-Agent: kube-probe/1\r\nAccept: */*\r\n"
@@ -146,6 +147,13 @@ def test_endpoints_by_condition() -> None:
             frozenset({Endpoint("10.0.0.3:8080", "uid-10.0.0.3")}),
         )
     }
+
+
+def test_paths_and_headers_count_for_the_hosts_and_not_for_the_names_in_the_cluster() -> None:
+    asked = {"hosts": "a.com,hello.shop", "paths": "/api", "headers": "x-v: 1"}
+    names, rule = route_of(read(asked), (), 0, "example.local").rules
+    assert names == RouteRule(("hello.shop", "hello.shop.svc", "hello.shop.svc.example.local"))
+    assert rule == RouteRule(("a.com",), ("api",), (HeaderRule(b"x-v", b"1"),))
 
 
 def test_the_names_in_the_cluster_come_with_the_hosts() -> None:

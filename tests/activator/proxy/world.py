@@ -23,7 +23,7 @@ from h11._state import MIGHT_SWITCH_PROTOCOL
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.knative.words import QUEUE_PROXY
-from activator.plain.hosts import HostClaims
+from activator.plain.route_table import RouteTable
 from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
 from activator.proxy.client.http1 import Http1Client
@@ -35,15 +35,19 @@ from activator.proxy.transport.peer_socket import UnreadBytes
 from tests.ports import hold, port_of
 from tests.rows import naming
 from throttler.model import (
+    NO_TIMEOUT,
     AppProtocol,
     Endpoint,
     ListedEndpoints,
+    Policies,
+    ReadinessRule,
     Revision,
     RevisionID,
     RevisionKind,
     ServiceRoute,
 )
 from throttler.pod import PodTracker
+from throttler.request_policies import InterceptorRules, RequestPolicies, RouteRule
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -614,14 +618,18 @@ class World:
         unread_bytes: int = 128 << 20,
         idle_from_arrival: bool = False,
         knative: bool = True,
+        keda: bool = False,
     ) -> None:
         """Listen."""
         loop = self.loop = asyncio.get_running_loop()
         self._started = loop.time()
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
-        hosts = HostClaims[RevisionID]()
-        self.driver = Driver(throttler, self._load, clock=loop.time, hosts=hosts, knative=knative)
+        unknown = RevisionKind.REVISION if knative else RevisionKind.SERVICE
+        if keda:
+            unknown = RevisionKind.HTTP_ROUTE
+        table = RouteTable[RevisionID]()
+        self.driver = Driver(throttler, self._load, clock=loop.time, table=table, unknown=unknown)
         self.driver.prober = self.prober = _Prober(self)
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)
@@ -629,6 +637,8 @@ class World:
         services = ProxyServices(
             *(self.driver, self.pools), hold_bytes=hold_bytes, idle_from_arrival=idle_from_arrival
         )
+        if keda:
+            services.health = lambda: self.not_ready
         self.proxy = Proxy(
             services,
             request_limits=limits or RequestLimits(),
@@ -724,9 +734,38 @@ class World:
         self.driver.set_revision(
             Revision(service, protocol=protocol, behind_queue_proxy=False, **spec)
         )
-        self.driver.set_route(service, ServiceRoute("2026-01-01", tuple(hosts)))
+        rules = (RouteRule(names),) if (names := tuple(hosts)) else ()
+        self.driver.set_route(service, ServiceRoute("2026-01-01", rules))
         self.driver.set_endpoints(service, {protocol: listed})
         return self.driver.throttler.find(*service)
+
+    def route(
+        self,
+        *pods: Pod | Http2Pod,
+        rules: InterceptorRules,
+        readiness: float = NO_TIMEOUT,
+        kind: RevisionKind = RevisionKind.HTTP_ROUTE,
+        protocol: AppProtocol = AppProtocol.HTTP1,
+        timeout: float = 300.0,
+    ) -> RevisionThrottler:
+        """Set an object of the KEDA HTTP add-on, or its fallback; the host is ``shop``."""
+        id_ = RevisionID(NAMESPACE, NAME, kind)
+        requests = RequestPolicies(wait_seconds=readiness, interceptor=rules)
+        self.driver.set_revision(
+            Revision(
+                id_,
+                protocol=protocol,
+                timeout=timeout,
+                readiness=ReadinessRule.KUBERNETES_POLICY,
+                policies=Policies(requests=requests),
+                behind_queue_proxy=False,
+            )
+        )
+        if kind is RevisionKind.HTTP_ROUTE:
+            self.driver.set_route(id_, ServiceRoute("2026-01-01", (RouteRule(("shop",)),)))
+        listed = ListedEndpoints(frozenset(pod.endpoint for pod in pods))
+        self.driver.set_endpoints(id_, {protocol: listed})
+        return self.driver.throttler.find(*id_)
 
     def list(self, *pods: Pod, name: str = NAME) -> None:
         """List these pods as ready."""

@@ -307,7 +307,7 @@ async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
     asyncio.get_running_loop().call_later(WINDOW, end.set_result, None)
     await end
     (line,) = world.lines()
-    what = "Service" if kind is RevisionKind.SERVICE else "revision"
+    what = "Service" if kind is RevisionKind.SERVICE else kind.value
     assert line["message"] == f"… 190 more changes of {what} default/app were not logged"
     assert (line["knative.dev/key"], line["changes"]) == ("default/app", 190)
     world.list_pods(revision=revision)

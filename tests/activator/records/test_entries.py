@@ -7,7 +7,8 @@ from math import inf
 import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
-from activator.plain.hosts import HostClaims
+from activator.plain.route_table import RouteKey, RouteTable
+from activator.proxy.message.request import RequestLimits, read_request
 from activator.records.entries import (
     MOST_BYTES,
     MOST_RESPONSES,
@@ -23,6 +24,7 @@ from activator.records.entries import (
 from throttler.errors import RevisionNotFound
 from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
+from throttler.request_policies import HeaderRule, RouteRule
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
@@ -36,9 +38,9 @@ class World:
     def __init__(self, cluster_domain: str = "cluster.local") -> None:
         self.loads: list[RevisionID] = []
         self.throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.entries = Entries(self.throttler, self._load, cluster_domain)
+        self.entries = Entries(self.throttler, self.load, cluster_domain)
 
-    def _load(self, revision: RevisionID) -> RevisionLoad:
+    def load(self, revision: RevisionID) -> RevisionLoad:
         self.loads.append(revision)
         return ConcurrencyReporter(lambda _: None).load(revision)
 
@@ -130,32 +132,61 @@ class Plain(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries = Entries(
-            self.throttler, self._load, "cluster.local", HostClaims[RevisionID]()
-        )
+        self.entries = Entries(self.throttler, self.load, "cluster.local", RouteTable[RevisionID]())
 
     def serve(self, *hosts: str, id: RevisionID = SERVICE, created: str = "2026-01-01") -> None:
         self.throttler.set_revision(Revision(id, behind_queue_proxy=False), 0.0)
-        self.entries.set_route(id, ServiceRoute(created, hosts))
+        self.entries.set_route(id, ServiceRoute(created, (RouteRule(hosts),)))
 
     def host(self, host: bytes) -> RevisionID:
         return self.entries.find_host(host).throttler.revision.id
 
 
-def test_the_route_of_a_service_has_no_host_that_an_older_one_has() -> None:
+def test_each_rule_of_a_service_belongs_to_it_or_to_an_older_one() -> None:
     world, younger = Plain(), RevisionID("default", "new", RevisionKind.SERVICE)
     world.serve("a.example.com", "*.b.example.com")
     world.serve("a.example.com", "c.example.com", id=younger, created="2026-02-01")
-    assert world.entries.route_of(younger).hosts == ("c.example.com",)
-    assert world.entries.route_of(SERVICE).hosts == ("a.example.com", "*.b.example.com")
+    a, b, c = (RouteKey(f"{host}.example.com") for host in ("a", "*.b", "c"))
+    assert world.entries.owners_of(younger) == {a: SERVICE, c: younger}
+    assert world.entries.owners_of(SERVICE) == {a: SERVICE, b: SERVICE}
     world.entries.set_route(SERVICE, ServiceRoute())
-    assert world.entries.route_of(younger).hosts == ("a.example.com", "c.example.com")
+    assert world.entries.owners_of(younger) == {a: younger, c: younger}
 
 
 def test_the_text_for_an_unknown_host_is_not_knatives_where_services_are_read() -> None:
     with pytest.raises(RevisionNotFound) as caught:
         Plain().entries.find_host(b"typo.default")
     assert caught.value.host == "typo.default"
+
+
+def test_path_and_fields_count_only_where_a_rule_asks_for_them() -> None:
+    world, other = Plain(), RevisionID("default", "other", RevisionKind.HTTP_ROUTE)
+    world.serve("a.example.com", "b.example.com")
+    world.throttler.set_revision(Revision(other, behind_queue_proxy=False), 0.0)
+    headers = (HeaderRule(b"x-v", b"1"),)
+    rule = RouteRule(("a.example.com",), ("api",), headers)
+    world.entries.set_route(other, ServiceRoute("2026-02-01", (rule,)))
+
+    def find(host: bytes, *lines: bytes) -> RevisionID:
+        head = b"GET /api/x HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (host, b"".join(lines))
+        request = read_request(head, RequestLimits())
+        return world.entries.find_host(host, b"", request).throttler.revision.id
+
+    assert find(b"a.example.com", b"X-V: 1\r\n") == other
+    assert find(b"b.example.com", b"X-V: 1\r\n") == SERVICE
+    assert world.entries.kept_hosts == 1, "the host without paths needs no search"
+    with pytest.raises(RevisionNotFound):
+        find(b"a.example.com", b"X-V: 2\r\n")  # no shorter path of that host is tried
+
+
+def test_the_error_for_an_unknown_host_names_what_it_could_be() -> None:
+    world = World()
+    for kind in (RevisionKind.SERVICE, RevisionKind.HTTP_ROUTE):
+        table = RouteTable[RevisionID]()
+        entries = Entries(world.throttler, world.load, table=table, unknown=kind)
+        with pytest.raises(RevisionNotFound) as caught:
+            entries.find_host(b"typo.example.com:80")
+        assert (caught.value.kind, caught.value.host) == (kind, "typo.example.com")
 
 
 def test_a_service_is_found_by_its_name_and_its_hosts() -> None:
@@ -188,7 +219,8 @@ def test_a_revision_and_a_service_with_one_name_have_an_entry_each() -> None:
     world.serve("app.default.svc.cluster.local", "app.default")
     assert world.host(HOST) == SERVICE
     world.revise()
-    world.entries.set_route(SERVICE, ServiceRoute("2026-01-01", ("app.default", HOST.decode())))
+    rule = RouteRule(("app.default", HOST.decode()))
+    world.entries.set_route(SERVICE, ServiceRoute("2026-01-01", (rule,)))
     assert world.host(HOST) == APP, "the names of revisions come first"
     assert world.host(b"app.default") == SERVICE
     assert world.entries.find(b"default", b"app").throttler.revision.id == APP
@@ -229,7 +261,7 @@ def test_a_deleted_service_is_removed_by_all_its_names() -> None:
 
 def test_without_plain_services_routes_have_no_effect() -> None:
     world = World()
-    world.entries.set_route(SERVICE, ServiceRoute("", ("web.example.com",)))
+    world.entries.set_route(SERVICE, ServiceRoute("", (RouteRule(("web.example.com",)),)))
     with pytest.raises(RevisionNotFound):
         world.entries.find_host(b"web.example.com")
 

@@ -45,7 +45,7 @@ class Views(Part):
 
 def test_views_of_parts_come_after_the_views_of_the_services() -> None:
     services, names = EnabledServices(), Names()
-    found = views(services, [Views("EndpointSlice", names), Views("Secret", names)])
+    found = views(services.views(), [Views("EndpointSlice", names), Views("Secret", names)])
     assert found["EndpointSlice"] == [services.readiness, names]
     assert found["Secret"] == [names]
     assert set(found) >= {"Service", "Deployment", "StatefulSet"}

@@ -87,6 +87,24 @@ async def test_load_scales_out_and_back(tmp_path: Path) -> None:
             await until(lambda: kube.replicas() == 1, "one replica", within=20)
 
 
+async def test_short_requests_scale_out_by_their_rate_and_back(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(target_rate="20", replicas=1)
+        await kube.set_ready("hello", 1)
+        async with leader(kube) as running, running.activator() as activator:
+            activator.hold(0.05, requests=50)
+            await until(lambda: kube.replicas() == 3, "three replicas", within=30)
+            await kube.set_ready("hello", 3)
+            view = await running.service()
+            assert view["why"] == "rate"
+            assert view["sentence"].startswith("the requests per second of the last 60 s need")
+            assert view["load"]["rate"] == pytest.approx(50, rel=0.2)
+            activator.hold(0)
+            activator.hold(0.01, requests=4)
+            await until(lambda: kube.replicas() == 1, "one replica", within=200)
+            assert (await running.service())["why"] == "load"
+
+
 async def test_min_scale_is_reached_without_a_request(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add(min_scale="2")

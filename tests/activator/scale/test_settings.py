@@ -29,6 +29,41 @@ def test_only_the_namespace_must_be_given() -> None:
         load({}, {})
 
 
+#: The Deployment of the KEDA HTTP add-on's scaler, as its chart has it.
+ADD_ON = {
+    "KEDA_HTTP_SCALER_TARGET_ADMIN_DEPLOYMENT": "keda-add-ons-http-interceptor",
+    "KEDA_HTTP_SCALER_PORT": "9090",
+    "KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE": "keda",
+    "KEDA_HTTP_SCALER_TARGET_ADMIN_SERVICE": "keda-add-ons-http-interceptor-admin",
+    "KEDA_HTTP_SCALER_TARGET_ADMIN_PORT": "9091",
+    "KEDA_HTTP_SCALER_STREAM_INTERVAL_MS": "200",
+    "OTEL_PROM_EXPORTER_ENABLED": "true",
+    "OTEL_PROM_EXPORTER_PORT": "2223",
+}
+
+
+def test_the_variables_of_the_add_ons_scaler_are_sufficient() -> None:
+    settings = load({}, ADD_ON, resolv_conf=Path("/nowhere"))
+    assert settings.dialect == ("keda",)
+    assert settings.interceptors == ("keda", "keda-add-ons-http-interceptor-admin")
+    assert (settings.interceptors_port, settings.queue_interval) == (9091, 0.5)
+    assert (settings.grpc_port, settings.metrics_port) == (9090, 2223)
+    assert (settings.stat_port, settings.system_namespace) == (8080, "keda")
+
+
+def test_a_variable_of_this_program_wins_over_one_of_the_add_on() -> None:
+    own = {"ACTIVATOR_GRPC_PORT": "7000", "ACTIVATOR_QUEUE_INTERVAL": "", "SYSTEM_NAMESPACE": "x"}
+    tick = {"KEDA_HTTP_QUEUE_TICK_DURATION": "100ms", "OTEL_PROM_EXPORTER_PORT": ""}
+    settings = load({"stat_port": "0"}, ADD_ON | tick | own, resolv_conf=Path("/nowhere"))
+    assert (settings.grpc_port, settings.metrics_port) == (7000, 2223)
+    assert (settings.queue_interval, settings.system_namespace) == (0.1, "x")
+
+
+def test_without_the_add_on_nothing_is_polled() -> None:
+    settings = given(KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE="keda")
+    assert (settings.dialect, settings.interceptors) == (("services",), None)
+
+
 def test_a_flag_wins_over_its_variable() -> None:
     settings = load({"stat_port": "0"}, {**NAMESPACE, "ACTIVATOR_STAT_PORT": "1"})
     assert settings.stat_port == 0

@@ -243,22 +243,26 @@ class Activator:
         self._name = name
         self._task: asyncio.Task[None] | None = None
 
-    async def report(self, load: float, name: str = "hello") -> None:
-        """Report once."""
-        stat = Stat(RevisionID("shop", name), load, round(load))
+    async def report(
+        self, load: float, name: str | RevisionID = "hello", requests: int | None = None
+    ) -> None:
+        """Report once; by default as many requests as are concurrent."""
+        count = round(load) if requests is None else requests
+        of = RevisionID("shop", name) if isinstance(name, str) else name
+        stat = Stat(of, load, count)
         await self._socket.send(encode([stat], self._name))
 
-    def hold(self, load: float, name: str = "hello") -> None:
+    def hold(self, load: float, name: str = "hello", requests: int | None = None) -> None:
         """Report a load every second from now on; 0 ends that."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
         if load:
-            self._task = asyncio.ensure_future(self._repeat(load, name))
+            self._task = asyncio.ensure_future(self._repeat(load, name, requests))
 
-    async def _repeat(self, load: float, name: str) -> None:
+    async def _repeat(self, load: float, name: str, requests: int | None) -> None:
         while True:
-            await self.report(load, name)
+            await self.report(load, name, requests)
             await elapse(1.0)
 
 

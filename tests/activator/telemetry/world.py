@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from activator.admin.history import History
-from activator.autoscaler.concurrency import ConcurrencyReporter
+from activator.autoscaler.links import StatReporter
 from activator.driver import Driver
+from activator.plain.route_table import RouteTable
 from activator.records.entries import Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.telemetry.otel import Identity, LoopLag
@@ -51,7 +52,11 @@ class World(ANY):
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock = Clock()
         throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
-        self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, self.clock)
+        self.reporter = StatReporter(
+            (), clock=self.clock, revisions=lambda: [each.revision for each in throttler]
+        )
+        load = self.reporter.loads.load
+        self.driver = Driver(throttler, load, self.clock, table=RouteTable())
         self.driver.prober = self.driver.pools = Nobody()
         self.history = History(self.clock, lambda: self.clock.now)
         self.history.known = self.driver.entries.known

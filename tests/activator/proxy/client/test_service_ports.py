@@ -13,6 +13,7 @@ import pytest
 from activator.proxy.client.listener import LINGER, PATIENCE, RETRY, ServicePorts, listen
 from tests.activator.proxy.world import Client, World, turns, until
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
+from throttler.request_policies import RouteRule
 
 SHOP = RevisionID("ns", "rev", RevisionKind.SERVICE)
 OTHER = RevisionID("ns", "other", RevisionKind.SERVICE)
@@ -107,7 +108,7 @@ async def test_one_port_is_one_service(world: Ports) -> None:
     assert world.ports.numbers() == {OTHER: number}
 
 
-HOSTS = ("rev.ns",)
+RULES = (RouteRule(("rev.ns",)),)
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -118,8 +119,8 @@ async def test_a_port_without_its_slice_stays_open_while_connections_may_come(
     throttler = world.serve(pod)
     await until(lambda: throttler.statistics().healthy == 1)
     first, second = free_port(), free_port() if moves else 0
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=first))
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=second))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=first))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=second))
     assert world.ports.numbers() == ({SHOP: second} if moves else {})
     assert await world.status(first) == 200
     await world.clock_moves(LINGER)
@@ -132,9 +133,9 @@ async def test_a_service_that_gets_its_port_back_never_refuses_a_client(world: P
     throttler = world.serve(pod)
     await until(lambda: throttler.statistics().healthy == 1)
     number = free_port()
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=number))
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS))
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=number))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=number))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=number))
     assert world.ports.numbers() == {SHOP: number}
     await world.clock_moves(LINGER + PATIENCE)
     client_sees = await world.status(number)
@@ -145,9 +146,9 @@ async def test_a_service_that_gets_its_port_back_never_refuses_a_client(world: P
 
 async def test_a_port_that_stays_open_makes_room_for_another_service(world: Ports) -> None:
     number = free_port()
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=number))
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS))
-    world.ports.set_route(OTHER, ServiceRoute(hosts=("other.ns",), port=number))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=number))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES))
+    world.ports.set_route(OTHER, ServiceRoute(rules=(RouteRule(("other.ns",)),), port=number))
     assert world.ports.numbers() == {OTHER: number}
     await world.clock_moves(LINGER)
     assert world.ports.numbers() == {OTHER: number}
@@ -158,16 +159,16 @@ async def test_a_port_that_stays_open_closes_with_the_activator_or_its_service(
     world: Ports,
 ) -> None:
     first, second = free_port(), free_port()
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=first))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=first))
     world.ports.set_route(SHOP, ServiceRoute())
     assert await world.status(first) == 0, "its requests would only get 404"
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS, port=first))
-    world.ports.set_route(SHOP, ServiceRoute(hosts=HOSTS))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES, port=first))
+    world.ports.set_route(SHOP, ServiceRoute(rules=RULES))
     assert await world.status(first) == 404
     world.ports.set_route(SHOP, ServiceRoute())
     assert await world.status(first) == 0
-    world.ports.set_route(OTHER, ServiceRoute(hosts=("other.ns",), port=second))
-    world.ports.set_route(OTHER, ServiceRoute(hosts=("other.ns",)))
+    world.ports.set_route(OTHER, ServiceRoute(rules=(RouteRule(("other.ns",)),), port=second))
+    world.ports.set_route(OTHER, ServiceRoute(rules=(RouteRule(("other.ns",)),)))
     assert await world.status(second) == 404
     world.ports.close()
     assert await world.status(second) == 0

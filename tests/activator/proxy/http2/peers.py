@@ -238,7 +238,7 @@ class Http2Pod:
         self.connections: list[Peer] = []
         self.port = 0
 
-    def _accept(self) -> Peer:
+    def accept(self) -> Peer:
         peer = Peer(client=False, **self.settings)
         peer.greeting = self.greeting
         peer.on_message = lambda *about: self.on_message(*about)
@@ -247,7 +247,7 @@ class Http2Pod:
 
     async def listen(self) -> None:
         loop = asyncio.get_running_loop()
-        self.server = await loop.create_server(self._accept, "127.0.0.1", self.port)
+        self.server = await loop.create_server(self.accept, "127.0.0.1", self.port)
         self.port = self.server.sockets[0].getsockname()[1]
 
     @property

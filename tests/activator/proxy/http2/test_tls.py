@@ -45,7 +45,7 @@ class TlsHttp2Pod(Http2Pod):
 
     async def listen(self) -> None:
         self.server = await asyncio.get_running_loop().create_server(
-            self._accept, self.host, POD_PORT, ssl=self.context
+            self.accept, self.host, POD_PORT, ssl=self.context
         )
 
     @property

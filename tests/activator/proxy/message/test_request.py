@@ -248,6 +248,24 @@ def test_the_value_of_any_field(lines, name, value):
     assert read(*lines).value_of(name) == value
 
 
+def test_all_values_of_all_fields():
+    """A rule of a route may name any field; one of its values must be the whole value."""
+    lines = (
+        b"X-User:  anna ",
+        b"x-v: 1",
+        b"X-V:2, 3",
+        b"Empty:",
+        b"X-Forwarded-For: 1.1.1.1, 2.2.2.2",
+    )
+    found = read(*lines).values()
+    assert (found[b"x-user"], found[b"x-v"], found[b"empty"]) == ([b"anna"], [b"1", b"2, 3"], [b""])
+    assert found[b"x-forwarded-for"] == [b"1.1.1.1, 2.2.2.2", b"1.1.1.1", b"2.2.2.2"]
+    assert b"" not in found
+    fields = {b"x-user": b"anna", b"x-v": b"1, 2"}
+    request = Request(b"GET", b"/", HTTP_2, b"h", fields, None)
+    assert request.values() == {b"x-user": [b"anna"], b"x-v": [b"1, 2", b"1", b"2"]}
+
+
 def test_a_pods_head_in_full():
     request = read(
         b"X-Forwarded-For: 1.1.1.1",

@@ -39,7 +39,7 @@ async def test_a_service_shows_who_scales_it_and_why_not(tmp_path: Path) -> None
         "detail": "this scaler has led for less than 60 s, so no replica is removed",
         "cause": None,
         "load": {"current": 0.0, "stable": view["load"]["stable"], "panic": 0.0}
-        | {"byActivator": {"activator-1": 3.0}},
+        | {"rate": view["load"]["stable"], "byActivator": {"activator-1": 3.0}},
         "lastChange": None,
         "findings": [],
     }

@@ -108,7 +108,7 @@ def test_objects_of_other_kinds_and_noise_are_ignored() -> None:
 async def watching(kube: Cluster) -> AsyncIterator[tuple[ClusterWatch, EnabledServices]]:
     services = EnabledServices()
     server = ApiServer(kube.kubeconfig, Timings(), {})
-    watch = ClusterWatch(server, ClusterObjects(views(services, [])), Timings())
+    watch = ClusterWatch(server, ClusterObjects(views(services.views(), [])), Timings())
     task = asyncio.ensure_future(watch.run())
     try:
         await watch.wait_synced()

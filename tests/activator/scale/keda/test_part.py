@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from activator.scale.http_server import AddressError, listen
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda import part as keda_part
 from activator.scale.keda.part import KedaPart, serve_later
+from tests.activator.scale.keda.client import until
 from tests.activator.scale.world import Running, cluster, scaler
 from tests.conftest import both_loops, on_uvloop
 
@@ -24,14 +25,6 @@ REF = wire.ScaledObjectRef(name="x", namespace="shop", scalerMetadata={"service"
 async def until_leader(running: Running) -> None:
     """Wait in real time until a scaler leads."""
     await until(lambda: running.leads)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait in real time: the server of gRPC has threads of its own."""
-    while not condition():
-        ended = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.01, ended.set)
-        await ended.wait()
 
 
 @on_uvloop

@@ -13,6 +13,7 @@ from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Report, ServiceName
+from tests.activator.scale.keda.client import Keda
 
 HELLO = ServiceName("shop", "hello")
 REF = wire.ScaledObjectRef(
@@ -38,27 +39,9 @@ class Known:
         self.board.publish(HELLO, active=active, target=target)
 
 
-class Keda:
-    """KEDA's side of one connection."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        path = "/externalscaler.ExternalScaler/"
-        encode = lambda message: message.SerializeToString()  # noqa: E731  # used four times
-        unary, stream = channel.unary_unary, channel.unary_stream
-        self.is_active = unary(f"{path}IsActive", encode, wire.IsActiveResponse.FromString)
-        self.stream = stream(f"{path}StreamIsActive", encode, wire.IsActiveResponse.FromString)
-        self.spec = unary(f"{path}GetMetricSpec", encode, wire.GetMetricSpecResponse.FromString)
-        self.metrics = unary(f"{path}GetMetrics", encode, wire.GetMetricsResponse.FromString)
-        raw = lambda data: data  # noqa: E731  # used twice
-        self.anything = [
-            unary(f"{path}{name}", raw, raw) for name in ("IsActive", "GetMetricSpec", "GetMetrics")
-        ]
-        self.any_stream = stream(f"{path}StreamIsActive", raw, raw)
-        self.unreleased = unary(f"{path}StreamMetricSpec", encode, bytes)
-
-    async def metric(self) -> Any:
-        request = wire.GetMetricsRequest(scaledObjectRef=REF, metricName="s0-activator-shop-hello")
-        return (await self.metrics(request)).metricValues[0]
+async def metric(keda: Keda) -> Any:
+    request = wire.GetMetricsRequest(scaledObjectRef=REF, metricName="s0-activator-shop-hello")
+    return (await keda.metrics(request)).metricValues[0]
 
 
 def play(scene: Callable[[Keda, Known, ExternalScaler], Awaitable[None]]) -> None:
@@ -85,7 +68,7 @@ def test_a_sleeping_service() -> None:
         assert (spec.metricName, spec.targetSize, spec.targetSizeFloat) == (
             *("activator-shop-hello", 100, 100.0),
         )
-        value = await keda.metric()
+        value = await metric(keda)
         assert (value.metricName, value.metricValue) == ("activator-shop-hello", 0)
 
     play(scene)
@@ -96,7 +79,7 @@ def test_an_active_service_has_at_least_one_request(load: float, shown: int) -> 
     async def scene(keda: Keda, known: Known, _: ExternalScaler) -> None:
         known.set(True, load, 0.5)
         assert (await keda.is_active(REF)).result
-        assert (await keda.metric()).metricValue == shown
+        assert (await metric(keda)).metricValue == shown
         assert (await keda.spec(REF)).metricSpecs[0].targetSize == 1
 
     play(scene)

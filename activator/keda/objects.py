@@ -1,0 +1,338 @@
+"""Reads HTTPScaledObjects and InterceptorRoutes of the KEDA HTTP add-on into one record.
+
+The checks are those of the add-on's CRDs, since a folder has no API server. Pure. Sources: KEDA
+HTTP add-on, operator/apis/http/v1alpha1 and v1beta1, pkg/routing/table.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from activator.objects.fields import Field, root
+from activator.settings.values import parse_duration
+from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
+
+GROUP: Final = "http.keda.sh"
+SCALED_OBJECT: Final = "HTTPScaledObject"
+ROUTE: Final = "InterceptorRoute"
+#: The label of ConfigMaps that may be the body of a response; its value is ``true``.
+BODY_LABEL: Final = "http.keda.sh/response-body"
+
+_MAX_PORT: Final = 65_535
+_MOST: Final = 2**31 - 1
+_LONGEST_BODY: Final = 32_768
+#: Seconds that a request waits before it goes to a fallback, unless the object says another time.
+_FALLBACK_AFTER: Final = 30
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: A field value that a message can have (RFC 9110 section 5.5).
+_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+#: Fields of a response that describe the message itself; the activator sets them.
+_FRAMING: Final = frozenset(
+    ("connection", "content-length", "date", "keep-alive", "te", "trailer", "transfer-encoding")
+)
+
+
+class Target(NamedTuple):
+    """A port of a Service in the namespace of the object: its number, or its name if that is 0."""
+
+    service: str
+    port: int
+    port_name: str
+
+    def __str__(self) -> str:
+        return f"{self.service}:{self.port or self.port_name}"
+
+
+class RequestRate(NamedTuple):
+    """Requests per second that one pod is meant for, over a window in seconds."""
+
+    target: float
+    window: float
+    granularity: float
+
+
+class Timeouts(NamedTuple):
+    """Limits in seconds; 0 is none, and None is the setting of the process."""
+
+    readiness: float | None = None
+    request: float | None = None
+    response_header: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A response of the object itself.
+
+    Attributes:
+        response: without the contents of the ConfigMap.
+        config_map: the ConfigMap that has the body; empty for none.
+    """
+
+    response: StaticResponse
+    config_map: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticEntry:
+    """Requests that match one of the rules get a response; ``always``: although a pod is ready."""
+
+    rules: tuple[RouteRule, ...]
+    static: Static
+    always: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RouteObject:
+    """What an object asks for.
+
+    Attributes:
+        kind: ``SCALED_OBJECT`` or ``ROUTE``.
+        created: ``creationTimestamp``, in RFC 3339.
+        rules: which requests are for it; without any there is none.
+        target: where they go.
+        fallback: where they go when no pod is ready in time; None without one.
+        placeholder: what they get while no pod is ready; None without one.
+        max_pending: limit of waiting requests; 0 for the setting of the process.
+        overflow: whether requests beyond that limit get the placeholder, and the others wait.
+        static_entries: the first that matches counts.
+        concurrency: requests in flight that one pod is meant for; None if that is no metric.
+        rate: the other metric; None if it is none.
+        warnings: sentences about what has no effect.
+    """
+
+    kind: str
+    uid: str
+    created: str
+    rules: tuple[RouteRule, ...]
+    target: Target
+    timeouts: Timeouts = Timeouts()  # noqa: RUF009  # a tuple, so all may share it
+    fallback: Target | None = None
+    placeholder: Static | None = None
+    max_pending: int = 0
+    overflow: bool = False
+    static_entries: tuple[StaticEntry, ...] = ()
+    concurrency: float | None = None
+    rate: RequestRate | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def config_maps(self) -> frozenset[str]:
+        """The names of the ConfigMaps that have bodies of its responses."""
+        statics = [each.static for each in self.static_entries]
+        if self.placeholder is not None:
+            statics.append(self.placeholder)
+        return frozenset(filter(None, (each.config_map for each in statics)))
+
+
+def parse_scaled_object(obj: object) -> RouteObject:
+    """Return what an HTTPScaledObject asks for.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML.
+
+    Raises:
+        ManifestError: a field is wrong, or contradicts another one.
+    """
+    found = root(obj, SCALED_OBJECT)
+    metadata, spec = found["metadata"], found["spec"]
+    target, failover = spec["scaleTargetRef"], spec["coldStartTimeoutFailoverRef"]
+    metric, timeouts = spec["scalingMetric"], spec["timeouts"]
+    if metric["concurrency"].value is not None and metric["requestRate"].value is not None:
+        metric.fail("has concurrency and requestRate: one of both can count")
+    rate = _rate(metric["requestRate"], default=100)
+    wait = _duration(timeouts["conditionWait"]) or None
+    fallback = None
+    if failover.value is not None:
+        fallback = _target(failover)
+        wait = failover["timeoutSeconds"].whole(minimum=0, maximum=_MOST, default=_FALLBACK_AFTER)
+    pending = spec["targetPendingRequests"].whole(minimum=1, maximum=_MOST, default=100)
+    concurrency = metric["concurrency"]["targetValue"].whole(
+        minimum=1, maximum=_MOST, default=pending
+    )
+    rule = RouteRule(
+        _hosts(spec["hosts"]),
+        tuple(each.text().strip("/") for each in spec["pathPrefixes"].items()),
+        tuple(_headers(spec["headers"])),
+    )
+    return RouteObject(
+        SCALED_OBJECT,
+        metadata["uid"].text(),
+        metadata["creationTimestamp"].text(),
+        (rule,),
+        _target(target),
+        Timeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
+        fallback,
+        concurrency=None if rate is not None else concurrency,
+        rate=rate,
+    )
+
+
+def parse_route(obj: object) -> RouteObject:
+    """Return what an InterceptorRoute asks for.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML.
+
+    Raises:
+        ManifestError: a field is wrong, or contradicts another one.
+    """
+    found = root(obj, ROUTE)
+    metadata, spec = found["metadata"], found["spec"]
+    metric, cold, timeouts = spec["scalingMetric"], spec["coldStart"], spec["timeouts"]
+    concurrency, rate = metric["concurrency"], _rate(metric["requestRate"])
+    if concurrency.value is None and rate is None:
+        metric.fail("expected concurrency or requestRate, got neither")
+    service, placeholder = cold["fallback"]["service"], cold["placeholder"]
+    pending, overflow = cold["maxPendingRequests"], cold["overflow"]
+    if cold.value is not None and not any(
+        each.value is not None for each in (service, placeholder, pending)
+    ):
+        cold.fail("expected fallback, placeholder or maxPendingRequests, got none of them")
+    if overflow.text("Reject") not in ("Reject", "Placeholder"):
+        overflow.expected("Reject or Placeholder")
+    if overflow.value == "Placeholder" and placeholder.value is None:
+        overflow.fail("Placeholder needs a placeholder")
+    warnings = []
+    if spec["sessionPersistence"].value is not None:
+        warnings.append("sessionPersistence has no effect: requests stay at no pod")
+    return RouteObject(
+        ROUTE,
+        metadata["uid"].text(),
+        metadata["creationTimestamp"].text(),
+        tuple(map(_rule, spec["rules"].items())),
+        _target(spec["target"]),
+        Timeouts(
+            *(_duration(timeouts[name]) for name in ("readiness", "request", "responseHeader"))
+        ),
+        None if service.value is None else _target(service, "name"),
+        None if placeholder.value is None else _static(placeholder["response"], 503),
+        pending.whole(minimum=1, maximum=_MOST, default=0),
+        overflow.value == "Placeholder",
+        tuple(map(_entry, spec["staticRoutes"].items())),
+        None
+        if concurrency.value is None
+        else concurrency["targetValue"].whole(minimum=1, maximum=_MOST, default=0)
+        or concurrency["targetValue"].expected("an integer from 1"),
+        rate,
+        tuple(warnings),
+    )
+
+
+def parse_body(obj: object) -> dict[str, bytes] | None:
+    """Return the contents of a ConfigMap that may be the body of a response; None for others.
+
+    Raises:
+        ManifestError: a field is wrong.
+    """
+    found = root(obj, "ConfigMap")
+    if found["metadata"]["labels"].at(BODY_LABEL).value != "true":
+        return None
+    data = found["data"]
+    return {str(key): data.at(str(key)).text().encode() for key in data.mapping()}
+
+
+def _target(field: Field, service: str = "service") -> Target:
+    """Return a port of a Service; exactly one of its number and its name must be given."""
+    name, number, port_name = field[service], field["port"], field["portName"]
+    if not name.text():
+        name.expected("the name of a Service")
+    if (number.value is None) is (port_name.value is None):
+        field.fail("expected either port or portName")
+    return Target(
+        name.name(), number.whole(minimum=1, maximum=_MAX_PORT, default=0), port_name.text()
+    )
+
+
+def _hosts(field: Field) -> tuple[str, ...]:
+    """Return hosts as the route table has them: without port, in lower case."""
+    return tuple(
+        each.text().strip().lower().partition(":")[0].rstrip(".") or "*" for each in field.items()
+    )
+
+
+def _headers(field: Field) -> Iterator[HeaderRule]:
+    for each in field.items():
+        name, value = each["name"], each["value"]
+        if not _TOKEN.fullmatch(name.text()):
+            name.expected("the name of a header field")
+        if not _VALUE.fullmatch(value.text()):
+            value.expected("the value of a header field")
+        wanted = None if value.value is None else value.text().encode()
+        yield HeaderRule(name.text().lower().encode(), wanted)
+
+
+def _rule(field: Field) -> RouteRule:
+    paths = []
+    for each in field["paths"].items():
+        if not each["value"].text():
+            each["value"].expected("a path")
+        paths.append(each["value"].text().strip("/"))
+    return RouteRule(_hosts(field["hosts"]), tuple(paths), tuple(_headers(field["headers"])))
+
+
+def _entry(field: Field) -> StaticEntry:
+    mode = field["responseMode"]
+    if mode.text("WhenUnavailable") not in ("WhenUnavailable", "Always"):
+        mode.expected("WhenUnavailable or Always")
+    rules = tuple(map(_rule, field["rules"].items()))
+    if not rules:
+        field["rules"].expected("at least one rule")
+    return StaticEntry(rules, _static(field["response"], 200), mode.value == "Always")
+
+
+def _static(field: Field, default: int) -> Static:
+    if field.value is None:
+        field.expected("a response")
+    body, source, headers = field["body"], field["bodyFromConfigMap"], field["headers"]
+    if body.value is not None and source.value is not None:
+        field.fail("expected at most one of body and bodyFromConfigMap")
+    if len(body.text()) > _LONGEST_BODY:
+        body.fail(f"expected at most {_LONGEST_BODY} characters")
+    lines = []
+    for name in map(str, headers.mapping()):
+        value = headers.at(name)
+        if not (_TOKEN.fullmatch(name) and _VALUE.fullmatch(value.text())):
+            value.expected("a header field with a value in one line")
+        if name.lower() not in _FRAMING:
+            lines.append(f"\r\n{name}: {value.text().strip()}")
+    config_map, key = source["name"], source["key"].text()
+    if source.value is not None and not config_map.text():
+        config_map.expected("the name of a ConfigMap")
+    response = StaticResponse(
+        field["statusCode"].whole(minimum=100, maximum=599, default=default),
+        "".join(lines).encode(),
+        body.text().encode(),
+        {} if source.value is None else None,
+        key,
+        source.value is not None and not key,
+    )
+    return Static(response, config_map.text())
+
+
+def _rate(field: Field, default: int = 0) -> RequestRate | None:
+    if field.value is None:
+        return None
+    target = field["targetValue"]
+    number = target.whole(minimum=1, maximum=_MOST, default=default)
+    if not number:
+        target.expected("an integer from 1")
+    window, granularity = (
+        _duration(field[name]) or default
+        for name, default in (("window", 60.0), ("granularity", 1.0))
+    )
+    if granularity > window:
+        field["granularity"].expected("at most the window")
+    return RequestRate(number, window, granularity)
+
+
+def _duration(field: Field) -> float | None:
+    """Return the seconds of a duration as Go writes it; None if it is missing."""
+    if field.value is None:
+        return None
+    try:
+        return parse_duration(field.text())
+    except ValueError:
+        field.expected("a duration such as 1m30s or 500ms")

@@ -1,0 +1,225 @@
+"""Chooses a listener's certificate by the host that a client names, from files that may change.
+
+Also makes the context that verifies pods, by files of the same settings. The module knows no
+listener. Source: KEDA HTTP add-on, interceptor/tls_config.go. It reads the files once, up to
+version 0.15.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from activator.settings.config import Settings
+from activator.settings.values import TlsParameterError, TlsParameters
+from activator.tls.certificates import (
+    HTTP1,
+    HTTP2,
+    CertificateError,
+    ServerContext,
+    ServerTls,
+    TlsFileError,
+    TlsFiles,
+    dns_names,
+    read_certificates,
+    server_context,
+)
+from activator.tls.internal_encryption import pod_context
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at the files, so that many handshakes cost no more than a few.
+_LOOK_EVERY: Final = 1.0
+#: The endings of the names of keys and of their certificates.
+_ENDINGS: Final = (("-key.pem", ".pem"), (".key", ".crt"))
+_WHAT: Final = "TLS by KEDA_HTTP_PROXY_TLS_CERT_PATH, _KEY_PATH and _CERT_STORE_PATHS"
+
+
+class _Loaded(NamedTuple):
+    """One certificate: its context and its hosts, and the state of its files."""
+
+    seen: tuple[tuple[int, int], ...]
+    context: ServerContext
+    names: frozenset[str]
+
+
+class StoreTls(ServerTls):
+    """A listener's context with a certificate for each host; looks at the files in handshakes.
+
+    Arguments:
+        default: the certificate for clients that name no host, or an unknown one.
+        stores: folders with further certificates.
+        make: returns the context of a certificate and a key in PEM.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        default: TlsFiles,
+        stores: tuple[Path, ...],
+        make: Callable[[bytes, bytes], ServerContext],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the files.
+
+        Raises:
+            TlsFileError: they cannot be used; the text names the file, and the remedy.
+        """
+        self._default = default
+        self._stores = stores
+        self._make = make
+        self._clock = clock
+        self._due = clock() + _LOOK_EVERY
+        self._by_name: dict[str, ServerContext] = {}
+        self._loaded = {files: self._load(files) for files in self._pairs()}
+        self._index()
+        super().__init__(self._loaded[default].context)
+
+    @property
+    def expires(self) -> float:
+        """When the first of the certificates expires, seconds since 1970."""
+        return min(each.context.expires for each in self._loaded.values())
+
+    def _pairs(self) -> Iterator[TlsFiles]:
+        """Yield the files of each certificate; the default one is the last."""
+        for store in self._stores:
+            if not store.is_dir():
+                raise TlsFileError(f"{_WHAT}: {store} is no folder: mount it, or correct the path")
+            for folder, _, names in os.walk(store, followlinks=True):
+                for name in sorted(names):
+                    key = _key_of(name)
+                    if key and not folder.rpartition("/")[2].startswith(".."):  # kubelet's copies
+                        yield TlsFiles(Path(folder, name), Path(folder, key), what=_WHAT)
+        yield self._default
+
+    def _load(self, files: TlsFiles) -> _Loaded:
+        try:
+            seen = files.look()
+            certificate, key, _ = files.read()
+            made = self._make(certificate, key)
+        except (OSError, TlsParameterError) as error:
+            raise files.error(error) from None
+        return _Loaded(seen, made, dns_names(certificate))
+
+    def _index(self) -> None:
+        self._by_name = {
+            name: each.context for each in self._loaded.values() for name in each.names
+        }
+
+    def _renew(self) -> None:
+        """Read files that have changed; an unusable one leaves its last certificate in force."""
+        before, after = self._loaded, dict[TlsFiles, _Loaded]()
+        try:
+            for files in self._pairs():
+                after[files] = self._renewed(files, before.get(files))
+        except (OSError, TlsFileError) as error:
+            logger.warning("the last certificates of the listener stay in force: %s", error)
+            self._loaded = before | after
+        else:
+            self._loaded = after
+        if self._loaded != before:
+            self._index()
+            self.replace(self._loaded[self._default].context)
+            logger.info("certificates of the listener: %d", len(self._loaded))
+
+    def _renewed(self, files: TlsFiles, known: _Loaded | None) -> _Loaded:
+        if known is None:
+            return self._load(files)
+        try:
+            return known if files.look() == known.seen else self._load(files)
+        except (OSError, TlsFileError) as error:
+            logger.warning("the last certificate of these files stays in force: %s", error)
+            return known
+
+    def _choose(self, handshake: ssl.SSLObject, name: str, listener: ssl.SSLContext) -> None:
+        if (now := self._clock()) >= self._due:
+            self._due = now + _LOOK_EVERY
+            self._renew()
+        handshake.context = self._by_name.get((name or "").lower(), self.current)
+
+
+def _key_of(name: str) -> str:
+    """Return the name of the key of a certificate; empty if the name is no certificate's."""
+    for key, certificate in _ENDINGS:
+        if name.endswith(key):
+            return ""
+        if name.endswith(certificate):
+            return name.removesuffix(certificate) + key
+    return ""
+
+
+def store_tls(settings: Settings) -> StoreTls | None:
+    """Return the TLS side of the port for the dialect keda; None without one.
+
+    Raises:
+        TlsFileError: the files of the settings are unusable.
+    """
+    if not settings.keda_tls or "keda" not in settings.dialect:
+        return None
+    parameters = TlsParameters(
+        settings.tls_min_version,
+        settings.tls_max_version,
+        settings.tls_cipher_suites,
+        settings.tls_curve_preferences,
+    )
+    default = TlsFiles(Path(settings.keda_tls_cert), Path(settings.keda_tls_key), what=_WHAT)
+    stores = _folders(settings.keda_tls_stores)
+    make = partial(server_context, parameters, alpn=(HTTP2, HTTP1))
+    made = StoreTls(default, stores, make)
+    for note in parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+        logger.warning("TLS by KEDA_HTTP_PROXY_TLS_ENABLED: %s", note)
+    return made
+
+
+def _folders(paths: str) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in paths.split(",") if path)
+
+
+class UpstreamTls:
+    """Verifies a pod by the name of its Service; has the interface of PodTls.
+
+    Arguments:
+        contexts: for HTTP/1.1, and for HTTP/2.
+        server_name: ``service.namespace``.
+    """
+
+    def __init__(
+        self, contexts: tuple[ssl.SSLContext, ssl.SSLContext], server_name: str = ""
+    ) -> None:
+        self.context, self.http2_context = contexts
+        self.server_name = server_name
+
+    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
+        """Return nothing: the handshake has checked the name."""
+        return ""
+
+
+def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
+    """Return what makes the TLS side of connections to the pods of a Service, by its name.
+
+    Its roots are the certificates of the listener too, as in the add-on. Public authorities are
+    none: they sign no name of a Service.
+
+    Raises:
+        TlsFileError: a file of the settings is unusable.
+    """
+    files = [file for path in _folders(settings.keda_tls_ca_dirs) for file in path.glob("[!.]*")]
+    files += [Path(settings.keda_tls_cert)] * settings.keda_tls
+    roots = frozenset[str]()
+    for file in filter(Path.is_file, files):
+        try:
+            roots |= read_certificates(file.read_bytes())
+        except (OSError, CertificateError) as error:
+            raise TlsFileError(f"TLS to pods, by KEDA_HTTP_TLS_CA_DIRS ({file}): {error}") from None
+    contexts = pod_context(roots, HTTP1), pod_context(roots, HTTP2)
+    for context in contexts:
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if settings.keda_tls_skip_verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return partial(UpstreamTls, contexts)

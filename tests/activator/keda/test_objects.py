@@ -1,0 +1,244 @@
+"""What objects of the KEDA HTTP add-on ask for, and which are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from activator.keda.objects import (
+    RequestRate,
+    Static,
+    StaticEntry,
+    Target,
+    Timeouts,
+    parse_body,
+    parse_route,
+    parse_scaled_object,
+)
+from activator.objects.fields import ManifestError
+from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
+
+METADATA = {
+    "name": "shop",
+    "namespace": "web",
+    "uid": "u1",
+    "creationTimestamp": "2026-01-01T00:00:00Z",
+}
+
+
+def scaled(**spec: Any) -> Any:
+    return {"metadata": METADATA, "spec": {"scaleTargetRef": {"service": "s", "port": 80}, **spec}}
+
+
+def route(**spec: Any) -> Any:
+    least = {
+        "target": {"service": "s", "portName": "http"},
+        "scalingMetric": {"concurrency": {"targetValue": 5}},
+    }
+    return {"metadata": METADATA, "spec": {**least, **spec}}
+
+
+def test_a_scaled_object_with_the_least_fields() -> None:
+    found = parse_scaled_object(scaled())
+    assert found.rules == (RouteRule(),)
+    assert (found.target, str(found.target)) == (Target("s", 80, ""), "s:80")
+    assert (found.timeouts, found.fallback, found.rate) == (Timeouts(), None, None)
+    assert (found.concurrency, found.uid, found.created) == (100, "u1", "2026-01-01T00:00:00Z")
+
+
+def test_a_scaled_object_with_all_fields() -> None:
+    found = parse_scaled_object(
+        scaled(
+            hosts=["Shop.Example.com:8080", "*.example.org."],
+            pathPrefixes=["/api/", "/v2"],
+            headers=[{"name": "X-Beta"}, {"name": "X-V", "value": "1"}],
+            coldStartTimeoutFailoverRef={
+                "service": "spare",
+                "portName": "web",
+                "timeoutSeconds": 7,
+            },
+            scalingMetric={
+                "requestRate": {"targetValue": 9, "window": "2m", "granularity": "500ms"}
+            },
+            timeouts={"conditionWait": "3s", "responseHeader": "1m30s"},
+        )
+    )
+    headers = (HeaderRule(b"x-beta"), HeaderRule(b"x-v", b"1"))
+    hosts = ("shop.example.com", "*.example.org")
+    assert found.rules == (RouteRule(hosts, ("api", "v2"), headers),)
+    assert found.fallback == Target("spare", 0, "web")
+    assert found.timeouts == Timeouts(7, None, 90)
+    assert (found.rate, found.concurrency) == (RequestRate(9, 120, 0.5), None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "timeouts"),
+    [
+        ({"timeouts": {"conditionWait": "0s", "responseHeader": "0"}}, Timeouts()),
+        ({"timeouts": {"conditionWait": "2s"}}, Timeouts(2)),
+        ({"coldStartTimeoutFailoverRef": {"service": "s", "port": 1}}, Timeouts(30)),
+    ],
+)
+def test_the_times_of_a_scaled_object(spec: Any, timeouts: Timeouts) -> None:
+    assert parse_scaled_object(scaled(**spec)).timeouts == timeouts
+
+
+def test_a_scaled_object_with_the_old_target() -> None:
+    assert parse_scaled_object(scaled(targetPendingRequests=7)).concurrency == 7
+
+
+def test_a_route_with_the_least_fields() -> None:
+    found = parse_route(route())
+    assert (found.rules, found.target) == ((), Target("s", 0, "http"))
+    assert (found.concurrency, found.rate, found.timeouts) == (5, None, Timeouts())
+
+
+def test_a_route_with_all_fields() -> None:
+    found = parse_route(
+        route(
+            rules=[{"hosts": ["a.com"], "paths": [{"value": "/x"}]}, {}],
+            scalingMetric={
+                "concurrency": {"targetValue": 2},
+                "requestRate": {"targetValue": 3},
+            },
+            coldStart={
+                "fallback": {"service": {"name": "spare", "port": 8080}},
+                "placeholder": {
+                    "response": {"body": "soon", "headers": {"X-A": " b ", "Content-Length": "1"}}
+                },
+                "maxPendingRequests": 4,
+                "overflow": "Placeholder",
+            },
+            staticRoutes=[
+                {
+                    "rules": [{"paths": [{"value": "/robots.txt"}]}],
+                    "responseMode": "Always",
+                    "response": {"statusCode": 418, "bodyFromConfigMap": {"name": "files"}},
+                }
+            ],
+            timeouts={"readiness": "0s", "request": "5s", "responseHeader": "1s"},
+        )
+    )
+    assert found.rules == (RouteRule(("a.com",), ("x",)), RouteRule())
+    assert (found.concurrency, found.rate) == (2, RequestRate(3, 60, 1))
+    assert found.fallback == Target("spare", 8080, "")
+    assert found.placeholder == Static(StaticResponse(503, b"\r\nX-A: b", b"soon"))
+    assert (found.max_pending, found.overflow) == (4, True)
+    assert found.timeouts == Timeouts(0, 5, 1)
+    files = Static(StaticResponse(418, files=None, by_path=True), "files")
+    assert found.static_entries == (StaticEntry((RouteRule((), ("robots.txt",)),), files, True),)
+    assert found.config_maps == {"files"}
+
+
+def test_what_has_no_effect_is_said() -> None:
+    assert parse_route(route(sessionPersistence={"type": "Cookie"})).warnings == (
+        "sessionPersistence has no effect: requests stay at no pod",
+    )
+
+
+@pytest.mark.parametrize(
+    ("obj", "error"),
+    [
+        (scaled(scaleTargetRef={"service": "s"}), "spec.scaleTargetRef: expected either port or"),
+        (
+            scaled(scaleTargetRef={"service": "s", "port": 1, "portName": "x"}),
+            "spec.scaleTargetRef: expected either port or portName",
+        ),
+        (scaled(scaleTargetRef={"port": 1}), "scaleTargetRef.service: expected the name of"),
+        (scaled(scaleTargetRef={"service": "s", "port": 70000}), "from 1 to 65535, got 70000"),
+        (scaled(hosts="a.com"), "spec.hosts: expected a list, got 'a.com'"),
+        (scaled(hosts=[5]), "spec.hosts[0]: expected a string, got 5"),
+        (scaled(headers=[{"name": "x y"}]), "spec.headers[0].name: expected the name of a header"),
+        (
+            scaled(headers=[{"name": "x", "value": "a\r\nb: c"}]),
+            "spec.headers[0].value: expected the value of a header field",
+        ),
+        (
+            scaled(scalingMetric={"concurrency": {}, "requestRate": {}}),
+            "spec.scalingMetric: has concurrency and requestRate",
+        ),
+        (scaled(timeouts={"conditionWait": "soon"}), "conditionWait: expected a duration such as"),
+        (
+            scaled(timeouts={"conditionWait": 5}),
+            "conditionWait: expected a duration such as 1m30s or 500ms, got 5",
+        ),
+    ],
+)
+def test_a_wrong_scaled_object_is_refused(obj: Any, error: str) -> None:
+    with pytest.raises(ManifestError) as raised:
+        parse_scaled_object(obj)
+    assert str(raised.value).startswith("HTTPScaledObject web/shop: ")
+    assert error in str(raised.value)
+
+
+RESPONSE: Any = {"rules": [{}], "response": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        ({"scalingMetric": {}}, "spec.scalingMetric: expected concurrency or requestRate"),
+        ({"scalingMetric": {"concurrency": {}}}, "concurrency.targetValue: expected an integer"),
+        ({"scalingMetric": {"requestRate": {}}}, "requestRate.targetValue: expected an integer"),
+        (
+            {"scalingMetric": {"requestRate": {"targetValue": 1, "granularity": "2m"}}},
+            "requestRate.granularity: expected at most the window, got '2m'",
+        ),
+        ({"coldStart": {}}, "spec.coldStart: expected fallback, placeholder or"),
+        (
+            {"coldStart": {"maxPendingRequests": 1, "overflow": "Wait"}},
+            "coldStart.overflow: expected Reject or Placeholder, got 'Wait'",
+        ),
+        (
+            {"coldStart": {"maxPendingRequests": 1, "overflow": "Placeholder"}},
+            "coldStart.overflow: Placeholder needs a placeholder",
+        ),
+        ({"coldStart": {"placeholder": {}}}, "placeholder.response: expected a response"),
+        ({"rules": [{"paths": [{}]}]}, "spec.rules[0].paths[0].value: expected a path"),
+        ({"staticRoutes": [{"response": {}}]}, "staticRoutes[0].rules: expected at least one rule"),
+        (
+            {"staticRoutes": [{**RESPONSE, "responseMode": "Never"}]},
+            "responseMode: expected WhenUnavailable or Always, got 'Never'",
+        ),
+        (
+            {"staticRoutes": [{**RESPONSE, "response": {"statusCode": 600}}]},
+            "statusCode: expected an integer from 100 to 599, got 600",
+        ),
+        (
+            {"staticRoutes": [{**RESPONSE, "response": {"body": "x" * 32_769}}]},
+            "response.body: expected at most 32768 characters",
+        ),
+        (
+            {"staticRoutes": [{**RESPONSE, "response": {"body": "x", "bodyFromConfigMap": {}}}]},
+            "response: expected at most one of body and bodyFromConfigMap",
+        ),
+        (
+            {"staticRoutes": [{**RESPONSE, "response": {"bodyFromConfigMap": {}}}]},
+            "bodyFromConfigMap.name: expected the name of a ConfigMap",
+        ),
+        (
+            {"staticRoutes": [{**RESPONSE, "response": {"headers": {"a": "b\nc: d"}}}]},
+            "headers[a]: expected a header field with a value in one line",
+        ),
+    ],
+)
+def test_a_wrong_route_is_refused(spec: dict[str, Any], error: str) -> None:
+    with pytest.raises(ManifestError) as raised:
+        parse_route(route(**spec))
+    assert str(raised.value).startswith("InterceptorRoute web/shop: ")
+    assert error in str(raised.value)
+
+
+@pytest.mark.parametrize("obj", [None, [], {}, {"metadata": METADATA, "spec": []}])
+def test_no_object_at_all_is_refused(obj: Any) -> None:
+    for parse in (parse_route, parse_scaled_object):
+        with pytest.raises(ManifestError):
+            parse(obj)
+
+
+def test_only_a_labelled_config_map_is_a_body() -> None:
+    labels = {"http.keda.sh/response-body": "true"}
+    obj = {"metadata": {**METADATA, "labels": labels}, "data": {"index.html": "hé"}}
+    assert parse_body(obj) == {"index.html": "hé".encode()}
+    assert parse_body({"metadata": METADATA, "data": {"a": "b"}}) is None

@@ -1,0 +1,134 @@
+"""The ports of an activator in place of the KEDA HTTP add-on's interceptor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from activator.runtime import Runtime
+from activator.servers import Servers
+from activator.settings.config import load
+from activator.tls.certificates import TlsFileError
+from tests.activator.keda.objects import scaled
+from tests.activator.proxy.world import until
+from tests.activator.tls.test_store import write
+from tests.conftest import on_uvloop
+
+pytestmark = on_uvloop  # uvicorn's timers run in real time
+
+PORTS = ("http_port", "h2c_port", "https_port", "admin_port", "metrics_port", "profiling_port")
+
+
+def servers_of(folder: Path, environ: dict[str, str] | None = None, **flags: str) -> Servers:
+    given = dict.fromkeys(PORTS, "0") | {"manifests": str(folder), "bind": "127.0.0.1"}
+    return Servers(Runtime(load("local", given | {"dialect": "keda"} | flags, environ or {})))
+
+
+@asynccontextmanager
+async def started(servers: Servers) -> AsyncIterator[dict[str, str]]:
+    await servers.start()
+    try:
+        yield servers.describe()
+    finally:
+        await servers.stop_data(0.0)
+        await servers.stop()
+
+
+def put(folder: Path, *objects: Any) -> None:
+    for number, each in enumerate(objects):
+        (folder / f"{number}.new").write_text(json.dumps(each))
+        (folder / f"{number}.new").replace(folder / f"{number}.json")
+
+
+async def test_the_admin_port_responds_as_the_interceptors(tmp_path: Path) -> None:
+    put(tmp_path, scaled("web", "web.example"))
+    servers = servers_of(tmp_path)
+    async with started(servers) as at, httpx.AsyncClient(trust_env=False) as client:
+        admin = f"http://{at['admin']}"
+        ready = await client.get(f"{admin}/readyz")
+        assert (ready.status_code, ready.text) == (200, "OK")
+        counts = await client.get(f"{admin}/queue")
+        assert counts.headers["content-type"] == "application/json"
+        (key,) = counts.json()
+        assert counts.json() == {key: {"Concurrency": 0, "RequestCount": 0, "RPS": 0}}
+
+        request = client.get(f"http://{at['http']}/", headers={"host": "web.example"}, timeout=99)
+        waits = asyncio.ensure_future(request)
+        one = {key: {"Concurrency": 1, "RequestCount": 1, "RPS": 0}}
+        await until(lambda: servers.runtime.driver.throttler.total.depth == 1)
+        assert (await client.get(f"{admin}/queue")).json() == one
+
+        servers.runtime.begin_drain("received SIGTERM from kubelet")
+        draining = await client.get(f"{admin}/readyz")
+        assert (draining.status_code, draining.text) == (503, "Service Unavailable")
+        assert (await client.get(f"{admin}/livez")).status_code == 200
+        assert (await client.get(f"{admin}/queue")).json() == one
+        waits.cancel()
+
+
+async def test_other_dialects_keep_their_texts(tmp_path: Path) -> None:
+    servers = servers_of(tmp_path, dialect="services,keda")
+    async with started(servers) as at, httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(f"http://{at['admin']}/readyz")).text == "ok"
+        assert (await client.get(f"http://{at['admin']}/queue")).json() == {}
+
+
+async def test_without_their_settings_two_ports_are_closed(tmp_path: Path) -> None:
+    async with started(servers_of(tmp_path, h2c_port="", profiling_port="")) as at:
+        assert set(at) == {"http", "admin", "metrics"}
+
+
+async def test_the_port_for_tls_has_the_certificate_of_the_host(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    write(tmp_path, "tls.crt", "tls.key", "localhost", ca=ca)
+    write(tmp_path / "store", "a.crt", "a.key", "a.localhost", ca=ca)
+    variables = {
+        "KEDA_HTTP_PROXY_TLS_ENABLED": "true",
+        "KEDA_HTTP_PROXY_TLS_CERT_PATH": f"{tmp_path}/tls.crt",
+        "KEDA_HTTP_PROXY_TLS_KEY_PATH": f"{tmp_path}/tls.key",
+        "KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS": f"{tmp_path}/store",
+    }
+    trusting = ssl.create_default_context()
+    ca.configure_trust(trusting)
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    async with started(servers_of(folder, variables)) as at:
+        port = at["https"].rpartition(":")[2]
+        async with httpx.AsyncClient(trust_env=False, verify=trusting) as client:
+            for host in ("localhost", "a.localhost"):
+                url, sni = f"https://127.0.0.1:{port}/", {"sni_hostname": host}
+                assert (await client.get(url, extensions=sni)).status_code == 404
+            metrics = (await client.get(f"http://{at['metrics']}/metrics")).text
+        assert 'activator_certificate_expiry_timestamp_seconds{listener="https"}' in metrics
+
+
+async def test_unusable_certificates_are_an_error_at_start(tmp_path: Path) -> None:
+    with pytest.raises(TlsFileError, match=r"KEDA_HTTP_PROXY_TLS_CERT_PATH.*/certs/tls\.crt"):
+        servers_of(tmp_path, {"KEDA_HTTP_PROXY_TLS_ENABLED": "true"})
+
+
+async def test_a_line_for_each_request_has_the_combined_log_format(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    put(tmp_path, scaled("web", "web.example"))
+    environ = {"KEDA_HTTP_LOG_REQUESTS": "true", "KEDA_HTTP_READINESS_TIMEOUT": "10ms"}
+    servers = servers_of(tmp_path, environ)
+    async with started(servers) as at, httpx.AsyncClient(trust_env=False) as client:
+        fields = {"host": "web.example", "user-agent": 'a"b', "referer": "http://r/"}
+        response = await client.get(f"http://{at['http']}/x%0Ay?q", headers=fields)
+        assert response.status_code == 500  # the object's Service is missing
+    line = capfdbinary.readouterr().out.decode()
+    size = len(response.content)
+    assert line.startswith("127.0.0.1:")
+    assert line.endswith(f'"GET /x%0Ay HTTP/1.1" 500 {size} "http://r/" "a\\"b"\n')
+    assert " - - [" in line
+    assert " +0000] " in line
