@@ -1,10 +1,11 @@
 """One revision's throttler: its pods, its queue, and which request gets which pod.
 
 Every entry point keeps one promise: when it returns, no request is queued while a pod in reach has
-a free slot. The call that frees a slot also assigns it to the next queued request. So a new request
-that finds a free slot overtakes no other. Single-threaded; knows no clock (``now`` is an argument).
-Knative's counterpart: revisionThrottler in pkg/activator/net/throttler.go, where queue and slots
-are two gates with a re-enqueue loop between them.
+a free slot, except one that waits for its sticky pod. The call that frees a slot also assigns it to
+the next queued request. So a new request that finds a free slot overtakes no other. Single-
+threaded; knows no clock (``now`` is an argument). Knative's counterpart: revisionThrottler in
+pkg/activator/net/throttler.go, where queue and slots are two gates with a re-enqueue loop between
+them.
 """
 
 from __future__ import annotations

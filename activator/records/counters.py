@@ -215,7 +215,10 @@ class RevisionCounters:
             key: a key of ``client``.
             seconds: since the request was sent; request_size: bytes of its body, -1 if unknown.
         """
-        self.client_of(key).observe_head(seconds, request_size)
+        counters = self.client.get(key)  # without a call: each request comes here
+        if counters is None:
+            counters = self.client_of(key)
+        counters.observe_head(seconds, request_size)
 
     def ended(
         self,
@@ -233,7 +236,10 @@ class RevisionCounters:
             request_size, response_size: bytes of the bodies, -1 if unknown.
         """
         self.outcomes[outcome] += 1
-        self.server_of(key).observe(seconds, request_size, response_size)
+        counters = self.server.get(key)  # without a call, as above
+        if counters is None:
+            counters = self.server_of(key)
+        counters.observe(seconds, request_size, response_size)
 
     def requeued(self, cause: str) -> None:
         """Count a retry or a requeue; ``cause`` is one of CAUSES."""

@@ -178,10 +178,10 @@ def _may_have_removed(request: Request) -> bool:
 def cold_start_line(exchange: Exchange) -> bytes:
     """Return the field that a pod's response gets, preceded by its CRLF; empty without one."""
     rules, wait = rules_of(exchange), exchange.wait
-    if rules is None or not rules.cold_start_header:
-        return b""
     is_main = exchange.entry.throttler.revision.id.kind is RevisionKind.HTTP_ROUTE
-    waited = is_main and wait is not None and wait.cold_start is not None
+    if rules is None or not (rules.cold_start_header and is_main):
+        return b""
+    waited = wait is not None and wait.cold_start is not None
     return words.COLD_START_LINE % (b"true" if waited else b"false")
 
 

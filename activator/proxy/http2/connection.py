@@ -239,6 +239,7 @@ class Http2Connection:
             self.flow, unread, flush_soon, self._sent_all, side.end_stream_unread
         )
         self.decoder = Decoder()
+        # A handler of the reader, bound to the side: this saves a call for each block.
         self.headers: Callable[[int, bytes, bool], None] = side.on_headers
         self.streams: dict[int, Stream] = {}
         self.opened = 0

@@ -18,7 +18,7 @@ Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class KeyedWriter(Generic[K, W]):
-    """Carries out writes and reads: one at a time for each object, and a few at a time for all.
+    """Carries out writes and reads: one at a time for each object, and ``most`` for all.
 
     The newest wish for an object counts. One that comes while another one of the object is carried
     out follows it.

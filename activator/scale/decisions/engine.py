@@ -319,7 +319,7 @@ class Engine:
             logger.exception("Service %s/%s: unexpected error", *name)
 
     def busy(self, names: Iterable[ServiceName]) -> None:
-        """Decide at once about Services without pods: an activator reports requests."""
+        """Decide at once about Services without pods. ``StatServer`` calls it with each report."""
         if self._phase is not _Phase.DECIDING:
             return
         now = self._clock()
