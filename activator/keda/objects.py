@@ -31,7 +31,10 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 #: Fields of a response that describe the message itself; the activator sets them.
 _FRAMING: Final = frozenset(
-    ("connection", "content-length", "date", "keep-alive", "te", "trailer", "transfer-encoding")
+    (
+        *("connection", "content-length", "date", "keep-alive", "proxy-connection", "te"),
+        *("trailer", "transfer-encoding", "upgrade"),
+    )
 )
 
 

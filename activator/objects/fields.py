@@ -86,6 +86,9 @@ T = TypeVar("T")
 # smaller alphabet (RFC 1123 subdomains; RBAC objects and labels widen it to this one).
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 
+#: Half a surrogate pair: an escape of JSON or YAML can make one, but UTF-8 has none.
+_HALF = re.compile("[\ud800-\udfff]")
+
 # A wrong value is quoted in the message; a wrong value of 1 MiB must not be.
 _SHOWN_CHARACTERS = 60
 
@@ -204,6 +207,8 @@ class Field:
         if not isinstance(self.value, str):
             # YAML reads the words on, off, yes and no as booleans.
             self.expected("a string in quotes" if isinstance(self.value, bool) else "a string")
+        if not self.value.isascii() and _HALF.search(self.value):
+            self.expected("a string in UTF-8")
         return self.value
 
     def name(self) -> str:

@@ -124,7 +124,8 @@ def _filled(request: Request, static: StaticResponse) -> OwnResponse:
 
 def _type_of(key: str, body: bytes) -> bytes:
     """Return the media type of a body, by the extension of its key, else by its beginning."""
-    known = words.TYPES.get(key.rpartition(".")[2].lower())
+    _, dot, extension = key.rpartition(".")
+    known = words.TYPES.get(extension.lower()) if dot else None
     if known is not None:
         return known
     return b"text/html; charset=utf-8" if _HTML.match(body) else b"text/plain; charset=utf-8"
@@ -158,21 +159,28 @@ def _for_pod(exchange: Exchange) -> Request:
         exchange.entry.throttler.revision.id,
     )
     lines = words.REF_LINES % (id_.name.encode(), id_.namespace.encode())
-    if not request.value_of(b"x-forwarded-host"):
+    removed = words.REMOVED
+    if not request.value_of(b"x-forwarded-host"):  # a field without a value is replaced
+        removed += (b"x-forwarded-host",)
         lines += b"\r\nX-Forwarded-Host: " + request.host
     if not request.value_of(b"x-forwarded-proto"):
+        removed += (b"x-forwarded-proto",)
         lines += b"\r\nX-Forwarded-Proto: " + (b"https" if base.secure else b"http")
-    if _may_have_removed(request):
-        return with_fields(request, words.REMOVED, lines, base.address)
+    if _may_have(request, removed):
+        return with_fields(request, removed, lines, base.address)
     return with_added(request, lines, base.address)
 
 
-def _may_have_removed(request: Request) -> bool:
+def _may_have(request: Request, removed: tuple[bytes, ...]) -> bool:
     """Return whether a request may have one of the fields that a pod does not get from it."""
-    if request.version is not HTTP_2:
-        block = request.lines.lower()
-        return block.find(b"\r\nforwarded") >= 0 or block.find(b"keda") >= 0
-    return any(name == b"forwarded" or name.find(b"keda") >= 0 for name in request.fields)
+    if request.version is HTTP_2:
+        return any(name in removed or name.find(b"keda") >= 0 for name in request.fields)
+    block = request.lines.lower()
+    if block.find(b"\r\nforwarded") >= 0 or block.find(b"keda") >= 0:
+        return True
+    if block.find(b"\r\nx-forwarded-") < 0:
+        return False
+    return any(block.find(b"\r\n%b:" % name) >= 0 for name in removed)
 
 
 def cold_start_line(exchange: Exchange) -> bytes:

@@ -25,6 +25,8 @@ METADATA = {
     "uid": "u1",
     "creationTimestamp": "2026-01-01T00:00:00Z",
 }
+#: Fields that would describe the message; with some of them HTTP/2 is malformed.
+FRAMING = ("Content-Length", "Upgrade", "Proxy-Connection", "Transfer-Encoding", "keep-alive")
 
 
 def scaled(**spec: Any) -> Any:
@@ -105,7 +107,10 @@ def test_a_route_with_all_fields() -> None:
             coldStart={
                 "fallback": {"service": {"name": "spare", "port": 8080}},
                 "placeholder": {
-                    "response": {"body": "soon", "headers": {"X-A": " b ", "Content-Length": "1"}}
+                    "response": {
+                        "body": "soon",
+                        "headers": {"X-A": " b ", **dict.fromkeys(FRAMING, "1")},
+                    }
                 },
                 "maxPendingRequests": 4,
                 "overflow": "Placeholder",
@@ -149,6 +154,7 @@ def test_what_has_no_effect_is_said() -> None:
         (scaled(scaleTargetRef={"service": "s", "port": 70000}), "from 1 to 65535, got 70000"),
         (scaled(hosts="a.com"), "spec.hosts: expected a list, got 'a.com'"),
         (scaled(hosts=[5]), "spec.hosts[0]: expected a string, got 5"),
+        (scaled(hosts=["\ud800.com"]), "spec.hosts[0]: expected a string in UTF-8, got '\\ud800"),
         (scaled(headers=[{"name": "x y"}]), "spec.headers[0].name: expected the name of a header"),
         (
             scaled(headers=[{"name": "x", "value": "a\r\nb: c"}]),

@@ -47,6 +47,13 @@ def test_true_is_no_number() -> None:
         Field(True, "x").whole(minimum=0, maximum=5, default=0)
 
 
+@pytest.mark.parametrize("half", ["\ud800", "é\udfffx"])
+def test_half_a_surrogate_pair_is_no_text(half: str) -> None:
+    with pytest.raises(ManifestError, match=r"x: a: expected a string in UTF-8, got '.*\\ud"):
+        Field({"a": half}, "x")["a"].text()
+    assert Field("é\U0001f600", "x").text() == "é\U0001f600"
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "a\r\nb", "x" * 254, 5, None, ["a"]])
 def test_a_name_cannot_carry_what_breaks_headers_and_logs(name: object) -> None:
     with pytest.raises(ManifestError, match=r"metadata\.name: expected a (name|string)"):

@@ -41,7 +41,7 @@ ROUTE = RevisionID(NAMESPACE, NAME, RevisionKind.HTTP_ROUTE)
 COLD = b"x-keda-http-cold-start"
 H2C = AppProtocol.H2C
 PAGE = StaticResponse(503, b"\r\nX-Mine: 1", b"<html> soon</html>")
-BY_PATH = {"index.html": b"start", "a.css": b"p {}", "b.json": b"{}"}
+BY_PATH = {"index.html": b"start", "a.css": b"p {}", "b.json": b"{}", "html": b"text"}
 
 
 def rules(kind: str = KINDS[0], **asks: Any) -> InterceptorRules:
@@ -160,6 +160,7 @@ async def test_a_placeholder_is_sent_at_once_and_wakes(keda: World) -> None:
         (StaticResponse(200, files=BY_PATH, by_path=True), b"/a.css?v", 200, b"p {}", b"text/css"),
         (StaticResponse(200, files=BY_PATH, by_path=True), b"/none", 200, b"", None),
         (StaticResponse(200, files=BY_PATH, key="b.json"), b"/x", 200, b"{}", b"application/json"),
+        (StaticResponse(200, files=BY_PATH, by_path=True), b"/html", 200, b"text", b"text/plain"),
         (StaticResponse(200, files=BY_PATH, key="none"), b"/", 500, b"Internal", b"text/plain"),
         (StaticResponse(200, files=None, by_path=True), b"/", 500, b"Internal", b"text/plain"),
     ],
@@ -374,7 +375,9 @@ async def test_fields_of_requests_and_responses(to_http2: bool, from_http2: bool
         pod: Any = await (http2.pod() if to_http2 else keda.pod())
         protocol = H2C if to_http2 else AppProtocol.HTTP1
         await served(keda, keda.route(pod, rules=rules(), protocol=protocol))
-        for given in (GIVEN, {}):
+        empty_host = {**GIVEN, b"X-Forwarded-Host": b""}
+        empty_proto = {**GIVEN, b"X-Forwarded-Proto": b""}
+        for given in (GIVEN, {}, empty_host, empty_proto):
             if from_http2:
                 peer = await http2.client()
                 lower = [(name.lower(), value) for name, value in given.items()]
@@ -384,11 +387,15 @@ async def test_fields_of_requests_and_responses(to_http2: bool, from_http2: bool
                 lines = b"".join(b"%b: %b\r\n" % each for each in given.items())
                 answer = await keda.ask(asking(fields=lines))
                 assert (answer.status, answer.get(COLD)) == (200, b"false")
-        first, second = pod.requests
+        first, second, third, fourth = pod.requests
         assert {name: first.all(name) for name in WANTED} == WANTED
         assert second.all(b"x-forwarded-for") == [b"127.0.0.1"]
         assert second.all(b"x-forwarded-proto") == [b"http"]
         assert second.all(b"x-forwarded-host") == [b"shop"]
+        assert third.all(b"x-forwarded-host") == [b"shop"], "an empty field is none"
+        assert third.all(b"x-forwarded-proto") == [b"https"]
+        assert fourth.all(b"x-forwarded-host") == [b"outer"]
+        assert fourth.all(b"x-forwarded-proto") == [b"http"]
         assert first.all(b":authority" if to_http2 else b"host") == [b"shop"]
         http2.close()
 
