@@ -450,7 +450,7 @@ class Inventory:
             uid: the uid of the deleted object. If the known object has another uid, it is a new
                 object with the same name, and the deletion is outdated.
         """
-        for part in self._by_kind[kind]:
+        for part in self._by_kind.get(kind, ()):
             part.remove(ObjectKey(kind, namespace, name), uid)
 
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
@@ -472,7 +472,7 @@ class Inventory:
         """
         listed = list(objects)
         self._reported.clear()
-        for part in self._by_kind[kind]:
+        for part in self._by_kind.get(kind, ()):
             yield from part.replacing(kind, listed)
 
     def settled(self, unread: Collection[str] = ()) -> None:
@@ -521,19 +521,25 @@ class Inventory:
             yield from part.warnings_of_rejected()
             yield from part.state.warnings()
 
+    def missing_dialect(self, kind: str) -> str:
+        """Return the dialect that reads a kind, if it is not in use; empty if the kind is read."""
+        if kind in self._by_kind:
+            return ""
+        return next((name for name, each in DIALECTS.items() if kind in each.kinds), "")
+
     def problem(self, key: ObjectKey) -> str:
         """Return what is wrong with an object, and its state in force; empty if it is valid."""
-        parts = [part for part in self._by_kind[key.kind] if key in part.rejected]
+        parts = [part for part in self._by_kind.get(key.kind, ()) if key in part.rejected]
         texts = (f"{part.rejected[key]}; {part.effect(key)}" for part in parts)
         return "; ".join(dict.fromkeys(texts))
 
     def is_rejected(self, key: ObjectKey) -> bool:
         """Return whether an object is unusable at present, for any dialect."""
-        return any(key in part.rejected for part in self._by_kind[key.kind])
+        return any(key in part.rejected for part in self._by_kind.get(key.kind, ()))
 
     def version_of(self, key: ObjectKey) -> ObjectVersion | None:
         """Return the version of an object in force; None if the object is not in force."""
-        versions = (part.version_of(key) for part in self._by_kind[key.kind])
+        versions = (part.version_of(key) for part in self._by_kind.get(key.kind, ()))
         return next((version for version in versions if version is not None), None)
 
     @property

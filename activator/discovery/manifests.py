@@ -354,7 +354,8 @@ class ManifestFolder(Source):
             if problems:
                 errors[str(self._path / name)] = "; ".join(problems)
         ignored = {
-            str(self._path / name): file.reading.ignored for name, file in self._files.items()
+            str(self._path / name): "; ".join(filter(None, self._ignored_in(file)))
+            for name, file in self._files.items()
         }
         for path, text in ignored.items():
             if text and self._ignored.get(path) != text:
@@ -371,6 +372,16 @@ class ManifestFolder(Source):
             how = "valid again" if is_there else "deleted, no longer an error"
             logger.info("%s: %s", path, how, extra={"path": path})
             yield
+
+    def _ignored_in(self, file: File) -> Iterator[str]:
+        """Yield which objects of a file nothing reads, with the line of the first of each kind."""
+        yield file.reading.ignored
+        first: dict[str, int] = {}
+        for key, document in file.objects.items():
+            first.setdefault(key.kind, document.line)
+        for kind, line in first.items():
+            if dialect := self._inventory.missing_dialect(kind):
+                yield f"{kind} (line {line}) is ignored: only --dialect {dialect} reads this kind"
 
     def _problems(self, name: str, file: File) -> Iterator[str]:
         if file.reading.error:

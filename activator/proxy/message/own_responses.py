@@ -166,7 +166,7 @@ def unexpected_probe(value: bytes) -> OwnResponse:
 def not_found(error: RevisionNotFound) -> OwnResponse:
     """Return the response to a request for an unknown revision, or one without its full name."""
     if error.kind is RevisionKind.HTTP_ROUTE:
-        detail = f'no HTTPScaledObject and no InterceptorRoute is for the host "{error.host}"'
+        detail = f'no rule of a route object fits the host "{error.host}", the path and the fields'
         return of_add_on(_error(404, "", Reason.UNKNOWN_REVISION, detail))
     if error.kind is RevisionKind.SERVICE:
         if error.host is not None:

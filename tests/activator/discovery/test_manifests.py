@@ -193,6 +193,21 @@ async def test_a_wrong_policy_of_a_new_file_has_its_default(
     assert problem.endswith(end)
 
 
+async def test_kinds_of_a_dialect_that_is_off_are_named_and_stop_nothing(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    route = {"kind": "InterceptorRoute", "apiVersion": "http.keda.sh/v1beta1"}
+    write(tmp_path / "a.yaml", revision(), private("10.0.0.1"), route | {"metadata": {"name": "r"}})
+    folder.load()
+    assert (folder.errors, sink.ready()) == ({}, ["10.0.0.1:8012"])
+    (text,) = caplog.messages
+    assert "InterceptorRoute (line " in text
+    assert text.endswith(") is ignored: only --dialect keda reads this kind")
+    (tmp_path / "a.yaml").unlink()
+    folder.load()
+    assert folder.errors == {}
+
+
 async def test_kinds_that_nothing_reads_are_named_once_and_are_no_error(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink, caplog: pytest.LogCaptureFixture
 ) -> None:
