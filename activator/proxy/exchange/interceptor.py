@@ -159,7 +159,7 @@ def _for_pod(exchange: Exchange) -> Request:
         exchange.entry.throttler.revision.id,
     )
     lines = words.REF_LINES % (id_.name.encode(), id_.namespace.encode())
-    removed = words.REMOVED
+    removed: tuple[bytes, ...] = words.REMOVED
     if not request.value_of(b"x-forwarded-host"):  # a field without a value is replaced
         removed += (b"x-forwarded-host",)
         lines += b"\r\nX-Forwarded-Host: " + request.host
