@@ -63,7 +63,7 @@ PARTS: dict[str, Part] = {
     "two-activators": lambda folder, o: two_activators.measure(30 if o.quick else 200),
     "interceptor": lambda folder, o: interceptor.measure(
         folder,
-        interceptor.Sizes(1, 2.0, 500, 5) if o.quick else interceptor.Sizes(3, 3.0, 2000, 20),
+        interceptor.Sizes(1, 2.0, 2000, 5) if o.quick else interceptor.Sizes(3, 3.0, 2000, 20),
         o.itself,
     ),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),

@@ -39,8 +39,6 @@ from tests.cluster.programs import Unavailable
 PLACE: Final = "bench"
 WAIT: Final = {"conditionWait": "120s", "responseHeader": "30s"}
 CONNECTIONS: Final = 16
-#: Requests before the first measurement of memory, so that one-time allocations are not counted.
-WARM_UP: Final = 64
 #: Seconds after the last request has arrived, for bytes in socket buffers.
 SETTLE: Final = 0.5
 
@@ -147,18 +145,14 @@ def _cpu(folder: Path, both: Beside, sizes: Sizes) -> Row:
 
 
 async def _memory(cluster: Cluster, add_on: HttpAddOn, both: Beside, sizes: Sizes) -> Row:
-    turns: list[list[float]] = [[], []]
-    for _ in range(sizes.rounds):
-        for found, proxy in zip(turns, both, strict=True):
-            await _wait(cluster, add_on, proxy, WARM_UP)
-            found.append(await _wait(cluster, add_on, proxy, sizes.waiters))
-    each, beside = map(middle, turns)
+    # One turn of each: a second one would use memory that the first one has returned.
+    each, beside = [await _wait(cluster, add_on, proxy, sizes.waiters) for proxy in both]
     return Row(
         f"{sizes.waiters:,} waiting GETs: memory of each",
         f"{each / 1024:.2f} KiB",
         f"original {beside / 1024:.2f} KiB",
         each / beside,
-        details={"bytes": turns[0], "bytesBeside": turns[1]},
+        details={"bytes": each, "bytesBeside": beside},
     )
 
 

@@ -171,16 +171,16 @@ class SlowStart:
 
 # The life of a pod as a table, and the delay until its next probe.
 #
-# *Ready* is Kubernetes' word; *healthy* means that a pod passed a probe of the activator. A new
-# epoch makes the results of older probes void. Knative's counterpart: healthyPods in
+# *Ready* is Kubernetes' word; *healthy* means that a pod passed a probe of the activator, or needs
+# none. A new epoch makes the results of older probes void. Knative's counterpart: healthyPods in
 # pkg/activator/net/revision_backends.go, which has neither table nor epoch.
 
 
 class PodState(Enum):
     """The state of a pod, as far as the activator knows.
 
-    PROBING: not usable yet, or not any more. HEALTHY: passed its last probe. DRAINING: delisted,
-    with requests in flight. GONE: delisted, without requests.
+    PROBING: not usable yet, or not any more. HEALTHY: passed its last probe, or needs none.
+    DRAINING: delisted, with requests in flight. GONE: delisted, without requests.
     """
 
     PROBING = "probing"

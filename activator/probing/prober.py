@@ -1,9 +1,9 @@
 """Decides when each pod is probed: each pod has a schedule of its own.
 
-There are no rounds and no common deadline, so a pod that does not respond delays no other pod. Two
-limits hold: probes in flight, and probes per second. At a limit, ``ProbeQueue`` orders the probes
-that are due. ``throttler.pod.probe_delay`` gives the pause between two probes of a pod. Queued
-requests do not shorten the pauses of its ``delay_after_…`` functions.
+There are no rounds and no common deadline, so a pod that does not respond delays no other pod,
+except at a limit. Two limits hold: probes in flight, and probes per second. At a limit,
+``ProbeQueue`` orders the probes that are due. ``throttler.pod.probe_delay`` gives the pause between
+two probes of a pod. Queued requests do not shorten the pauses of its ``delay_after_…`` functions.
 """
 
 from __future__ import annotations

@@ -10,8 +10,12 @@ from activator.lab.programs import SteadyTraffic
 
 
 @asynccontextmanager
-async def traffic(load: SteadyTraffic) -> AsyncIterator[SteadyTraffic]:
-    """Send requests meanwhile; all of them must get 200."""
+async def traffic(load: SteadyTraffic, lost: int = 0) -> AsyncIterator[SteadyTraffic]:
+    """Send requests meanwhile; all of them must get 200.
+
+    Arguments:
+        lost: so many of each method may be lost.
+    """
     async with asyncio.TaskGroup() as tasks:
         load.start(tasks)
         try:
@@ -19,5 +23,5 @@ async def traffic(load: SteadyTraffic) -> AsyncIterator[SteadyTraffic]:
         finally:
             await load.stop()
     for method, responses in load.responses.items():
-        lost = [response for response in responses if response.status != 200]
-        assert not lost, f"{method}: {len(lost)} of {len(responses)}, first {lost[0]}"
+        found = [response for response in responses if response.status != 200]
+        assert len(found) <= lost, f"{method}: {len(found)} of {len(responses)}, first {found[0]}"

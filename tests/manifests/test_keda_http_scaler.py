@@ -24,13 +24,23 @@ from tests.manifests.test_manifests import rendered
 THEIRS = Path(__file__).with_name("keda_http_scaler.yaml")
 
 
-def exchanged(folder: Path) -> tuple[Object, Object, Object]:
-    """Return the Deployments of interceptor and scaler, and the Service of the scaler."""
+def exchanged(folder: Path, deployment: str = "") -> tuple[Object, Object, Object]:
+    """Return the Deployments of interceptor and scaler, and the Service of the scaler.
+
+    Arguments:
+        deployment: the name of the scaler's Deployment, if it is not the one of the chart.
+    """
     components = ["keda-http", "keda-http-scaler"]
     for name in components:
         shutil.copytree(MANIFESTS / name, folder / name)
-    for file in (INTERCEPTOR, THEIRS):
-        shutil.copy(file, folder)
+    shutil.copy(INTERCEPTOR, folder)
+    service_name = "keda-add-ons-http-external-scaler"
+    name = deployment or service_name
+    objects = list(yaml.safe_load_all(THEIRS.read_text()))
+    for each in objects:
+        if each["kind"] == "Deployment":
+            each["metadata"]["name"] = name
+    (folder / THEIRS.name).write_text(yaml.safe_dump_all(objects))
     said = {"resources": [INTERCEPTOR.name, THEIRS.name], "components": components}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(said))
     found = {
@@ -39,11 +49,15 @@ def exchanged(folder: Path) -> tuple[Object, Object, Object]:
     }
     for each in found.values():
         kubernetes_validate.validate(each, "1.34", strict=True)
-    name = "keda-add-ons-http-external-scaler"
     interceptor = found.pop(("Deployment", "keda-add-ons-http-interceptor"))
-    scaler, service = found.pop(("Deployment", name)), found.pop(("Service", name))
+    scaler, service = found.pop(("Deployment", name)), found.pop(("Service", service_name))
     assert not found
     return interceptor, scaler, service
+
+
+def test_the_deployment_of_the_kustomization_has_another_name(tmp_path: Path) -> None:
+    _, ours, _ = exchanged(tmp_path, "keda-add-ons-http-scaler")
+    assert container(ours)["image"].startswith("registry.invalid/activator:")
 
 
 def test_image_resources_and_replicas_change_and_nothing_else(tmp_path: Path) -> None:

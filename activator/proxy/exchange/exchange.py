@@ -330,6 +330,7 @@ class Exchange(Requester):
         if self.client_timeout < within:
             within = self.client_timeout
         size = request.size + self.body.size
+        # The throttler calls its owner: ``ticket_assigned`` or ``ticket_expired``.
         ticket = self.ticket = Ticket(self, now + within, size)
         if throttler.key is not None:
             sticky, clients = throttler.sticky, services.clients
@@ -717,8 +718,7 @@ class Exchange(Requester):
                 return
             self.added_lines += wait.responded(pod, now)
         self.state = RESPONDING
-        # The time-out of a Revision without other limits ends with the last byte: it stays as it
-        # is.
+        # The deadline of a Revision without other limits covers the whole response already.
         stays = complete or self.entry.throttler.revision.behind_queue_proxy
         if self.limits is not None or not stays:
             self.response_began(now)

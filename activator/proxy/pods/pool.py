@@ -2,12 +2,11 @@
 
 In HTTP/1 one connection carries one request at a time. Connections without a request are idle, and
 the pool uses the newest first. In HTTP/2 one connection carries many requests, and the pool uses
-the first with room. Work per request is O(1); in HTTP/2,
-O(connections of the pod).
+the first with room. Work per request is O(1), in HTTP/2 O(connections of the pod).
 
 Probes use the connections of requests. So the connection that passed a pod's probe carries its
-first request. If requests go over TLS, see ``probes``. Knative's counterpart: the transport of
-knative.dev/pkg/network/transports.go.
+first request in HTTP/1. If requests go over TLS, see ``probes``. Knative's counterpart: the
+transport of knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Connections for probes: the connections of requests, or plain ones if requests go over TLS.
 
-Probes are always plain HTTP. Over TLS, requests may fail to reach a pod that passes probes: its
-certificate is wrong, or its TLS port is closed. So a probe first opens a connection for requests,
-unless the last attempt to open one succeeded. A pod that requests cannot reach then fails its probe
-with that error. It gets probes as seldom as other failing pods. A good pod's first request finds an
-open connection, without a handshake.
+Probes of queue-proxy are never encrypted. Over TLS, requests may fail to reach a pod that passes
+probes: its certificate is wrong, or its TLS port is closed. So a probe first opens a connection for
+requests, unless the last attempt to open one succeeded. A pod that requests cannot reach then fails
+its probe with that error. It gets probes as seldom as other failing pods. A good pod's first
+request finds an open connection, without a handshake.
 """
 
 from __future__ import annotations

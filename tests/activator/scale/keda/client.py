@@ -29,6 +29,15 @@ class Keda:
         self.unreleased = unary(f"{path}StreamMetricSpec", encode, bytes)
 
 
+async def cancelled(stream: grpc.aio.UnaryStreamCall[object, object]) -> None:
+    """Cancel a stream, and wait for its end.
+
+    Its last event must not come after its loop: gRPC would raise an error in a later test.
+    """
+    stream.cancel()
+    assert await stream.code() is grpc.StatusCode.CANCELLED
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Wait in real time: the server of gRPC has threads of its own."""
     while not condition():

@@ -17,7 +17,7 @@ from activator.lab.control_plane.plane import PlaneServer
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.part import KedaPart
 from tests.activator.keda.objects import route, scaled, target
-from tests.activator.scale.keda.client import Keda, until
+from tests.activator.scale.keda.client import Keda, cancelled, until
 from tests.activator.scale.keda.test_routes import OBJECT, Interceptor, values
 from tests.activator.scale.keda.test_routes import ROUTE as ROUTE_TRIGGER
 from tests.activator.scale.world import Cluster, scaler
@@ -128,7 +128,7 @@ async def test_only_the_image_of_the_add_ons_scaler_is_exchanged(
                 assert await values(keda, OBJECT) == [("http-shop_002Fweb", 3, 0)]
                 if rights >= OF_ROUTES:
                     assert await values(keda, ROUTE_TRIGGER) == [("http_web_concurrency", 0, 3)]
-                stream.cancel()
+                await cancelled(stream)
             assert (await process.get("/readyz", listener="admin"))[0] == 200
             [polled] = json.loads((await process.get("/api/v1/scaler", listener="admin"))[1])[
                 "interceptors"
@@ -182,7 +182,7 @@ async def test_an_activator_in_place_of_the_interceptor_reports_its_requests(
                         pass
                     assert await values(keda, OBJECT) == [("http-shop_002Fweb", 1, 0)]
                     writer.close()
-                    stream.cancel()
+                    await cancelled(stream)
 
 
 @on_uvloop
@@ -210,5 +210,5 @@ async def test_beside_services_a_route_object_is_no_service_of_the_same_name(
             await act.report(1, "web")
             await until(lambda: kube.replicas("web") == 1)
             assert (await keda.is_active(service)).result
-            stream.cancel()
+            await cancelled(stream)
             await channel.close()

@@ -15,7 +15,7 @@ from activator.scale.http_server import AddressError, listen
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda import part as keda_part
 from activator.scale.keda.part import KedaPart, serve_later
-from tests.activator.scale.keda.client import until
+from tests.activator.scale.keda.client import cancelled, until
 from tests.activator.scale.world import Running, cluster, scaler
 from tests.conftest import both_loops, on_uvloop
 
@@ -49,7 +49,7 @@ async def test_keda_gets_the_state_of_a_cold_start(tmp_path: Path) -> None:
                     wire.GetMetricSpecResponse.FromString,
                 )(REF)
                 assert spec.metricSpecs[0].targetSize == 7
-                stream.cancel()
+                await cancelled(stream)
             await until(lambda: kube.replicas() == 1)  # KEDA gets the state before
 
 

@@ -21,7 +21,7 @@ from activator.scale.keda.routes import Routes
 from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Report, ServiceName
 from tests.activator.keda.objects import route, scaled
-from tests.activator.scale.keda.client import Keda, until
+from tests.activator.scale.keda.client import Keda, cancelled, until
 
 SERVICE = "keda", "interceptor-admin"
 WEB = ServiceName("shop", "web")
@@ -418,7 +418,7 @@ def test_a_stream_pushes_a_request_at_once(trigger: Any) -> None:
             pass
         add_on.pushed(1, 1)
         assert (await stream.read()).result
-        stream.cancel()
+        await cancelled(stream)
 
     play(scene)
 
@@ -435,7 +435,7 @@ def test_a_stream_misses_no_request_that_comes_while_it_sends() -> None:
         for stream in streams:
             while not (await stream.read()).result:
                 pass
-            stream.cancel()
+            await cancelled(stream)
 
     play(scene)
 

@@ -13,7 +13,7 @@ from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
 from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Report, ServiceName
-from tests.activator.scale.keda.client import Keda
+from tests.activator.scale.keda.client import Keda, cancelled
 
 HELLO = ServiceName("shop", "hello")
 REF = wire.ScaledObjectRef(
@@ -96,7 +96,7 @@ def test_a_stream_gives_the_state_at_once_and_each_change() -> None:
         known.set(False, 0, 100)
         while (await stream.read()).result:
             pass
-        stream.cancel()
+        await cancelled(stream)
 
     play(scene)
 
@@ -111,7 +111,7 @@ def test_a_stream_lets_the_scaler_start_the_first_pods() -> None:
         assert (await keda.is_active(REF)).result
         assert not pushed.done()
         assert (await pushed).result
-        stream.cancel()
+        await cancelled(stream)
 
     play(scene)
 
@@ -123,7 +123,7 @@ def test_a_stream_that_ends_leaves_nothing() -> None:
             await stream.read()
         assert scaler.streams == 20
         for stream in streams:
-            stream.cancel()
+            await cancelled(stream)
         while scaler.streams:  # noqa: ASYNC110  # the server offers no event
             await asyncio.sleep(0)
 
@@ -155,7 +155,7 @@ def test_a_stream_misses_no_change_that_comes_while_it_sends() -> None:
         for stream in streams:
             while not (await stream.read()).result:
                 pass
-            stream.cancel()
+            await cancelled(stream)
 
     play(scene)
 
