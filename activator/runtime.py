@@ -54,6 +54,7 @@ from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
+from activator.tls.store import upstream_tls
 from throttler.model import RevisionKind
 from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
@@ -225,7 +226,10 @@ class Runtime:
             connect_timeout=settings.connect_timeout,
         )
         unread = UnreadBytes(settings.unread_bytes)
-        return ConnectionPools(limits, self.tasks.start, self.driver.clock, unread)
+        pools = ConnectionPools(limits, self.tasks.start, self.driver.clock, unread)
+        if "keda" in settings.dialect:
+            pools.upstream = upstream_tls(settings)
+        return pools
 
     def _make_proxy(self) -> Proxy:
         settings = self.settings

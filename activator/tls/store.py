@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -89,13 +90,7 @@ class StoreTls(ServerTls):
     def _pairs(self) -> Iterator[TlsFiles]:
         """Yield the files of each certificate; the default one is the last."""
         for store in self._stores:
-            if not store.is_dir():
-                raise TlsFileError(f"{_WHAT}: {store} is no folder: mount it, or correct the path")
-            for folder, _, names in os.walk(store, followlinks=True):
-                for name in sorted(names):
-                    key = _key_of(name)
-                    if key and not folder.rpartition("/")[2].startswith(".."):  # kubelet's copies
-                        yield TlsFiles(Path(folder, name), Path(folder, key), what=_WHAT)
+            yield from _stored(store)
         yield self._default
 
     def _load(self, files: TlsFiles) -> _Loaded:
@@ -142,6 +137,21 @@ class StoreTls(ServerTls):
             self._due = now + _LOOK_EVERY
             self._renew()
         handshake.context = self._by_name.get((name or "").lower(), self.current)
+
+
+def _stored(store: Path) -> Iterator[TlsFiles]:
+    """Yield the files of each certificate of a folder, and of the folders below it.
+
+    Raises:
+        TlsFileError: there is no such folder.
+    """
+    if not store.is_dir():
+        raise TlsFileError(f"{_WHAT}: {store} is no folder: mount it, or correct the path")
+    for folder, _, names in os.walk(store, followlinks=True):
+        for name in sorted(names):
+            key = _key_of(name)
+            if key and not folder.rpartition("/")[2].startswith(".."):  # kubelet's copies
+                yield TlsFiles(Path(folder, name), Path(folder, key), what=_WHAT)
 
 
 def _key_of(name: str) -> str:
@@ -210,7 +220,10 @@ def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
         TlsFileError: a file of the settings is unusable.
     """
     files = [file for path in _folders(settings.keda_tls_ca_dirs) for file in path.glob("[!.]*")]
-    files += [Path(settings.keda_tls_cert)] * settings.keda_tls
+    if settings.keda_tls:
+        stores = map(_stored, _folders(settings.keda_tls_stores))
+        files += [each.certificate for each in chain.from_iterable(stores)]
+        files.append(Path(settings.keda_tls_cert))
     roots = frozenset[str]()
     for file in filter(Path.is_file, files):
         try:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from activator.runtime import Runtime
 from activator.servers import Servers
 from activator.settings.config import load
 from activator.tls.certificates import TlsFileError
-from tests.activator.keda.objects import scaled
+from tests.activator.keda.objects import scaled, target
 from tests.activator.proxy.world import until
 from tests.activator.tls.test_store import write
 from tests.conftest import on_uvloop
@@ -47,6 +47,22 @@ def put(folder: Path, *objects: Any) -> None:
     for number, each in enumerate(objects):
         (folder / f"{number}.new").write_text(json.dumps(each))
         (folder / f"{number}.new").replace(folder / f"{number}.json")
+
+
+def pods_at(port: Any) -> Any:
+    """Return the slice of the Service hello with one pod at 127.0.0.1."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "hello-1",
+            "namespace": "shop",
+            "labels": {"kubernetes.io/service-name": "hello"},
+        },
+        "addressType": "IPv4",
+        "ports": [port],
+        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+    }
 
 
 async def test_the_admin_port_responds_as_the_interceptors(tmp_path: Path) -> None:
@@ -109,6 +125,53 @@ async def test_the_port_for_tls_has_the_certificate_of_the_host(tmp_path: Path) 
                 assert (await client.get(url, extensions=sni)).status_code == 404
             metrics = (await client.get(f"http://{at['metrics']}/metrics")).text
         assert 'activator_certificate_expiry_timestamp_seconds{listener="https"}' in metrics
+
+
+@pytest.mark.parametrize(
+    ("environ", "status"),
+    [
+        ({}, 502),
+        ({"KEDA_HTTP_TLS_SKIP_VERIFY": "true"}, 200),
+        ({"KEDA_HTTP_TLS_CA_DIRS": "authorities"}, 200),
+        ({"KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS": "store"}, 200),
+    ],
+)
+async def test_a_pod_gets_a_request_over_tls_only_if_the_settings_trust_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], status: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ca, of_pod, folder = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), tmp_path / "objects"
+    write(tmp_path, "tls.crt", "tls.key", "web.example", ca=trustme.CA())
+    write(tmp_path / "store", "pod.crt", "pod.key", "hello.shop", ca=ca)
+    of_pod.load_cert_chain("store/pod.crt", "store/pod.key")
+    (tmp_path / "authorities").mkdir()
+    ca.cert_pem.write_to_path("authorities/ca.crt")
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    pod = await asyncio.start_server(respond, "127.0.0.1", 0, ssl=of_pod)
+    folder.mkdir()
+    port = {"name": "", "port": pod.sockets[0].getsockname()[1]}
+    put(folder, scaled("web", "web.example"), target(), pods_at(port))
+    variables = {
+        "KEDA_HTTP_PROXY_TLS_ENABLED": "true",
+        "KEDA_HTTP_PROXY_TLS_CERT_PATH": "tls.crt",
+        "KEDA_HTTP_PROXY_TLS_KEY_PATH": "tls.key",
+    }
+    async with (
+        started(servers_of(folder, variables | environ)) as at,
+        httpx.AsyncClient(trust_env=False, verify=False) as client,
+    ):
+        url = f"https://127.0.0.1:{at['https'].rpartition(':')[2]}/"
+        response = await client.get(url, headers={"Host": "web.example"})
+        assert response.status_code == status
+        if status != 200:
+            assert "local issuer certificate" in response.headers["activator-reason"]
+    pod.close()
 
 
 async def test_unusable_certificates_are_an_error_at_start(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ MAX_REPEATS = 3
 #: between. Few, since each retry follows at once. One is too few: the GOAWAY of a pod that drains
 #: may also reach the connection of the retry.
 MAX_REFUSALS = 3
+#: Pods that a request may try whose certificate is not valid, or that speak no TLS.
+MAX_HANDSHAKES: Final = 3
 _REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
 #: An overloaded pod resets a stream with this code. The client gets the error, as with a 503.
 _CALM: Final = int(ErrorCode.ENHANCE_YOUR_CALM)
@@ -408,6 +410,13 @@ class Attempts:
             exchange.trace.failed(error)
         if exchange.state in RESPONSE_BEGUN:
             self._pass_on(exchange, error)
+            return
+        if self.secure and cause == "tls-failed":
+            # The pod passes its probes, which are plain. It is usable for other requests.
+            if self.made < MAX_HANDSHAKES:
+                exchange.requeue(cause)
+            else:
+                self._pass_on(exchange, error)
             return
         then = self._blame(exchange, exchange.pod(), failure, error)
         if exchange.state is DONE:

@@ -23,6 +23,7 @@ from activator.proxy.transport import peer_socket
 from activator.proxy.transport.files import Waiter
 from activator.tls.certificates import HTTP2, protocol, reason
 from activator.tls.internal_encryption import PodTls, UnverifiedTls
+from activator.tls.store import UpstreamTls
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
@@ -65,7 +66,7 @@ class Proof(NamedTuple):
         http2: whether the pod also has to choose HTTP/2.
     """
 
-    tls: PodTls | UnverifiedTls
+    tls: PodTls | UnverifiedTls | UpstreamTls
     namespace: str
     http2: bool = False
 

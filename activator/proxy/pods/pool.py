@@ -43,6 +43,7 @@ from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, UnverifiedTls
+from activator.tls.store import UpstreamTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
@@ -110,7 +111,11 @@ class PodTarget:
     )
 
     def __init__(
-        self, pod: PodTracker, tls: PodTls | UnverifiedTls | None, *, passthrough: bool
+        self,
+        pod: PodTracker,
+        tls: PodTls | UnverifiedTls | UpstreamTls | None,
+        *,
+        passthrough: bool,
     ) -> None:
         revision = pod.config.revision
         self.address = pod.address
@@ -525,6 +530,7 @@ class ConnectionPools:
     Attributes:
         resources: limits and budgets that all pools share.
         tls: the check of the certificates of pods with queue-proxy; None if requests go out plain.
+        upstream: returns the check for objects of the KEDA HTTP add-on, by ``service.namespace``.
     """
 
     def __init__(
@@ -538,6 +544,7 @@ class ConnectionPools:
         self.resources = Resources(limits, start, clock, self.unread)
         self.files = self.resources.files
         self.tls: PodTls | None = None
+        self.upstream: Callable[[str], UnverifiedTls | UpstreamTls] = UnverifiedTls
         self._passthrough = False
         self._pools: dict[PodTracker, Pool] = {}
         self._of_probes: dict[PodTracker, Pool] = {}
@@ -571,7 +578,7 @@ class ConnectionPools:
             requests = revision.policies.requests
             rules = None if requests is None else requests.interceptor
             service = revision.id.name if rules is None else rules.target.partition(":")[0]
-            tls = UnverifiedTls(f"{service}.{revision.id.namespace}")
+            tls = self.upstream(f"{service}.{revision.id.namespace}")
             pool = Pool(self.resources, PodTarget(pod, tls, passthrough=False))
             pool.made_for = _form_of(revision)
             if revision.protocol is AppProtocol.H2C:
