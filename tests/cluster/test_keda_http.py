@@ -165,7 +165,7 @@ async def test_the_rate_of_requests_scales_up_and_down(running: HttpAddOn, names
     rate = {"requestRate": {"targetValue": 5, "window": "5s", "granularity": "1s"}}
     route = http_scaled_object(namespace, "web", scalingMetric=rate, replicas={"min": 1, "max": 3})
     await running.deploy(route, replicas=1, scaling=SOON | AT_ONCE)
-    async with traffic(await running.load(f"web.{namespace}.example", 12)):
+    async with traffic(await running.load(f"web.{namespace}.example", 15)):
         await running.has(namespace, "web", 3)
     await running.has(namespace, "web", 1)
 
