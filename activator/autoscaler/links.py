@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from activator.autoscaler.concurrency import POKE_COUNT, ConcurrencyReporter, Stat
-from activator.autoscaler.queue_counts import QueueCounts
+from activator.autoscaler.queue_counts import RouteCounts
 from throttler.model import Revision, RevisionID, RevisionKind
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class StatReporter:
         self._clock = clock
         self._period = period
         self.loads = ConcurrencyReporter(self._poke)
-        self.queue = QueueCounts(revisions, self.loads.find, clock)
+        self.queue = RouteCounts(revisions, self.loads.find, clock)
         self._sinks = (*sinks, self.queue.on_stats)
         self._busy = asyncio.Event()  # set while a revision is not dormant
 

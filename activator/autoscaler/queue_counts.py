@@ -7,12 +7,11 @@ add-on, pkg/queue; up to version 0.13 its scaler reads RPS, and later ones read 
 from __future__ import annotations
 
 import json
-import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from activator.autoscaler.concurrency import RevisionLoad, Stat
+from activator.keda.metrics import RateWindow
 from throttler.model import Revision, RevisionID, RevisionKind
 from throttler.request_policies import InterceptorRules
 
@@ -20,55 +19,26 @@ from throttler.request_policies import InterceptorRules
 _BLOCK: Final = 500
 
 
-class WindowMean:
-    """The mean of a growing counter's increase per bucket, over a window.
-
-    Arguments:
-        window, granularity: seconds of the window, and of a bucket.
-    """
+class CounterRate:
+    """The rate of a counter that grows, or begins again at zero."""
 
     def __init__(self, window: float, granularity: float) -> None:
-        self.form = window, granularity
-        self._size = max(math.ceil(window / granularity), 1)
-        self._granularity = granularity
-        self._buckets: deque[tuple[int, int]] = deque()  # their numbers, and increases
-        self._first = 0  # the first bucket after a window without an increase
-        self._sum = 0
+        self.window = RateWindow(window, granularity)
         self._seen = 0
 
     def count(self, counter: int, now: float) -> None:
-        """Note the value of the counter; it may also have begun again at zero."""
+        """Note the value of the counter."""
         added = counter - self._seen if counter >= self._seen else counter
         self._seen = counter
-        if not added:
-            return
-        bucket = self._expire(now)
-        if not self._buckets:
-            self._first = bucket
-        elif self._buckets[-1][0] == bucket:
-            added_before = self._buckets.pop()[1]
-            self._sum -= added_before
-            added += added_before
-        self._buckets.append((bucket, added))
-        self._sum += added
+        if added:
+            self.window.record(added, now)
 
     def mean(self, now: float) -> float:
-        """Return the mean; its divisor is the number of buckets from the first to the last."""
-        self._expire(now)
-        if not self._buckets:
-            return 0.0
-        divisor = min(self._buckets[-1][0] - self._first + 1, self._size)
-        return round(self._sum / divisor, 6)
-
-    def _expire(self, now: float) -> int:
-        """Remove the buckets before the window, and return the number of the present one."""
-        bucket = int(now // self._granularity)
-        while self._buckets and self._buckets[0][0] <= bucket - self._size:
-            self._sum -= self._buckets.popleft()[1]
-        return bucket
+        """Return the increase per bucket, from the first increase to the last one."""
+        return self.window.mean(now, until_last=True)
 
 
-class QueueCounts:
+class RouteCounts:
     """The counts of all route objects.
 
     Arguments:
@@ -86,15 +56,15 @@ class QueueCounts:
         self._revisions = revisions
         self._find = find
         self._clock = clock
-        self._means: dict[RevisionID, WindowMean] = {}
+        self._rates: dict[RevisionID, CounterRate] = {}
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
         """Note the counters of revisions whose load is reported, which is each second."""
-        now = self._clock() if self._means else 0.0
+        now = self._clock() if self._rates else 0.0
         for id_, _, _ in stats:
-            load, mean = self._find(id_), self._means.get(id_)
-            if load is not None and mean is not None:
-                mean.count(load.arrived, now)
+            load, rate = self._find(id_), self._rates.get(id_)
+            if load is not None and rate is not None:
+                rate.count(load.arrived, now)
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the JSON document in pieces that each take a millisecond or two.
@@ -104,8 +74,8 @@ class QueueCounts:
         for objects with the metric ``requestRate``.
         """
         known = [each for each in self._revisions() if each.id.kind is RevisionKind.HTTP_ROUTE]
-        for gone in self._means.keys() - {revision.id for revision in known}:
-            del self._means[gone]
+        for gone in self._rates.keys() - {revision.id for revision in known}:
+            del self._rates[gone]
         start = "{"
         for block in range(0, len(known), _BLOCK):
             now = self._clock()
@@ -124,11 +94,11 @@ class QueueCounts:
         rules = _rules(revision)
         if rules is None or not rules.window:
             return 0.0
-        mean = self._means.get(revision.id)
-        if mean is None or mean.form != (rules.window, rules.granularity):
-            mean = self._means[revision.id] = WindowMean(rules.window, rules.granularity)
-        mean.count(arrived, now)
-        return mean.mean(now)
+        rate, form = self._rates.get(revision.id), (rules.window, rules.granularity)
+        if rate is None or rate.window.form != form:
+            rate = self._rates[revision.id] = CounterRate(*form)
+        rate.count(arrived, now)
+        return rate.mean(now)
 
 
 def _rules(revision: Revision) -> InterceptorRules | None:

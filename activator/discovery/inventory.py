@@ -11,6 +11,7 @@ them. Deleted Endpoints leave no pods behind.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -140,6 +141,8 @@ def kind_of(obj: object) -> str | None:
     group = api_version.rpartition("/")[0] if isinstance(api_version, str) else None
     return kind if group == GROUPS[kind] else None
 
+
+logger = logging.getLogger(__name__)
 
 #: Most unusable objects that ``warnings_of_rejected`` yields.
 _MOST_REJECTED: Final = 100
@@ -273,6 +276,10 @@ class DialectInventory:
             entry, reason = self._entry(key, obj, listed)
         except ManifestError as error:
             entry, reason = None, str(error)
+        except Exception as error:
+            # A fault of this program must not stop the other objects.
+            logger.exception("%s: unexpected error", key)
+            entry, reason = None, f"{key}: unexpected error: {error!r}"
         if reason is not None:
             self._revisions[key] = revision_of(key, obj, self.state)
             self._reject(key, reason, Effect.DEFAULTS if entry else self.effect(key))

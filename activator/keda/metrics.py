@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any, Final, NamedTuple, final
 
-from activator.keda.objects import ROUTE, SCALED_OBJECT, RequestRate, RouteObject
+from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject
 
 ROUTE_TRIGGER: Final = "interceptorRoute"
 #: The key of a trigger's metadata that names a route object, and the kind of that object.
@@ -102,15 +102,17 @@ def _amount(value: Any) -> float:
 
 @final
 class RateWindow:
-    """The requests of one route object: the mean of the buckets since the first request.
+    """The requests of one route object in the buckets of a window.
 
     After a window without a request it is new. The add-on's counterpart: pkg/queue/bucketing.go.
-    Unlike there, buckets without a request after the last one count as well.
+
+    Arguments:
+        window, granularity: seconds of the window, and of a bucket.
     """
 
-    def __init__(self, rate: RequestRate) -> None:
-        self._granularity = rate.granularity
-        self._most = ceil(rate.window / rate.granularity)
+    def __init__(self, window: float, granularity: float) -> None:
+        self.form = window, granularity
+        self._most = ceil(window / granularity)
         self._buckets = deque[list[float]]()  # each with its number and its requests
         self._first = 0
 
@@ -123,14 +125,22 @@ class RateWindow:
             self._buckets.append([at, 0])
         self._buckets[-1][1] += requests
 
-    def mean(self, now: float) -> float:
-        """Return the requests per bucket."""
+    def mean(self, now: float, *, until_last: bool = False) -> float:
+        """Return the requests per bucket since the first request.
+
+        Arguments:
+            now: seconds.
+            until_last: whether the last request ends the time, as in the add-on; else ``now`` does.
+        """
         at = self._advance(now)
+        if not self._buckets:
+            return 0.0
+        last = int(self._buckets[-1][0]) if until_last else at
         total = sum(requests for _, requests in self._buckets)
-        return round(total / min(at - self._first + 1, self._most), 6) if total else 0.0
+        return round(total / min(last - self._first + 1, self._most), 6)
 
     def _advance(self, now: float) -> int:
-        at = int(now / self._granularity)
+        at = int(now / self.form[1])
         while self._buckets and self._buckets[0][0] <= at - self._most:
             self._buckets.popleft()
         return at

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from activator.objects.fields import Field, root
+from activator.plain.route_table import without_port
 from activator.settings.values import parse_duration
 from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
 
@@ -252,7 +253,7 @@ def _target(field: Field, service: str = "service") -> Target:
 def _hosts(field: Field) -> tuple[str, ...]:
     """Return hosts as the route table has them: without port, in lower case."""
     return tuple(
-        each.text().strip().lower().partition(":")[0].rstrip(".") or "*" for each in field.items()
+        without_port(each.text().strip().lower()).rstrip(".") or "*" for each in field.items()
     )
 
 

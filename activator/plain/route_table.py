@@ -321,6 +321,13 @@ def path_of(target: bytes) -> str:
     return path.decode("utf-8", "surrogateescape").strip("/")
 
 
+def without_port(host: str) -> str:
+    """Return a host without its port; an IPv6 address keeps its brackets."""
+    if host.startswith("["):
+        return host[: host.find("]") + 1]
+    return host.partition(":")[0]
+
+
 def names_of_others(hosts: Iterable[str], full_name: str, domain: str) -> Sequence[str]:
     """Return the hosts that are names of other Services in the cluster, or wildcards over such.
 

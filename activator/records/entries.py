@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of
+from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, without_port
 from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
@@ -469,7 +469,7 @@ class Entries:
     def _search_host(self, host: bytes, name: bytes, request: Request | None) -> Entry:
         """Return the entry of a revision: one of Knative's first, then what a rule names."""
         # Host names ignore case, and may end with the root's dot (RFC 9110 section 4.2.3).
-        known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
+        known_as = without_port(host.decode("latin-1").lower()).rstrip(".")
         revision = revision_from_host(known_as, self._cluster_domain)
         service = None
         if self._table is not None and request is not None:

@@ -424,7 +424,7 @@ def is_add_on_scaler(environ: Mapping[str, str]) -> bool:
 def _by_grace(usual: str, short: str) -> Derived:
     # Only up to version 0.12 the add-on's Deployment sets this variable. Its grace period is 10 s.
     return Derived(
-        f"{usual}; {short} with `KEDA_HTTP_CURRENT_NAMESPACE`, where the grace period is 10 s",
+        f"{usual}; {short} with `KEDA_HTTP_CURRENT_NAMESPACE`",
         lambda sources: short if "KEDA_HTTP_CURRENT_NAMESPACE" in sources.environ else usual,
     )
 

@@ -147,7 +147,12 @@ def _stored(store: Path) -> Iterator[TlsFiles]:
     """
     if not store.is_dir():
         raise TlsFileError(f"{_WHAT}: {store} is no folder: mount it, or correct the path")
-    for folder, _, names in os.walk(store, followlinks=True):
+    seen = set[str]()
+    for folder, folders, names in os.walk(store, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:  # folders may be linked to each other
+            folders.clear()
+            continue
+        seen.add(real)
         for name in sorted(names):
             key = _key_of(name)
             if key and not folder.rpartition("/")[2].startswith(".."):  # kubelet's copies

@@ -32,10 +32,10 @@ ORIGINAL: Final = {
     SCALER: "ghcr.io/kedacore/http-add-on-scaler:0.12.1",
 }
 PRODUCT: Final = "registry.example.com/activator:0.12.1"
-#: Of a container of the original interceptor. It stops listening when it is told to end, before
+#: Of a container of the original interceptor. It stops listening at SIGTERM, before
 #: nodes have stopped sending it requests. The product needs no such hook.
 PAUSE: Final = {"preStop": {"sleep": {"seconds": 3}}}
-#: What the exchange of the scaler changes, besides images.
+#: What the exchange of the scaler changes in addition to images.
 PATCHES: Final = {
     ("deployment", SCALER): "manifests/keda-http-scaler/scaler.yaml",
     ("service", "keda-add-ons-http-external-scaler"): "manifests/keda-http-scaler/service.yaml",

@@ -331,7 +331,7 @@ async def test_a_killed_pod_loses_no_request(running: HttpAddOn, namespace: str)
         return len(await running.cluster.endpoints("web", namespace)) == 2
 
     await running.cluster.until(two, "both pods are ready")
-    # Only GETs: nobody may send a POST again that the pod has begun to read.
+    # Only GETs: a POST that the pod has begun to read must not be sent again.
     load = await running.load(f"web.{namespace}.example", 50, posts=0)
     # The original tries no other pod.
     async with traffic(load, lost=0 if running.interceptor == PRODUCT else 25):

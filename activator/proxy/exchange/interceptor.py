@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from activator.keda import words
-from activator.plain.route_table import matches, path_of
+from activator.plain.route_table import matches, path_of, without_port
 from activator.proxy.exchange import end
 from activator.proxy.exchange.limits import WaitLimit, rules_of, seconds_to_response
 from activator.proxy.exchange.observers import sample
@@ -77,7 +77,7 @@ def may_enter(exchange: Exchange, rules: InterceptorRules, now: float) -> bool:
 
 def _static_route(request: Request, rules: InterceptorRules) -> StaticRoute | None:
     """Return the first static route that a request matches."""
-    host = request.host.decode("latin-1").partition(":")[0]
+    host = without_port(request.host.decode("latin-1"))
     for route in rules.static_routes:
         for rule in route.rules:
             if matches(rule, host, request.target, request.values):

@@ -119,7 +119,7 @@ class Routes:
         if route.rate is not None:
             before = self._known.get(key)
             is_same = before is not None and before[0].rate == route.rate
-            window = before[1] if before is not None and is_same else RateWindow(route.rate)
+            window = before[1] if before is not None and is_same else RateWindow(*route.rate[1:])
         self._known[key] = route, window
 
     def remove(self, key: ObjectKey) -> None:

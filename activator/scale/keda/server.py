@@ -133,7 +133,7 @@ class ExternalScaler:
             return await self._of_service(ref, context)
         if counts and not routes.has_counts():
             await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "no interceptor has told its requests for a while"
+                grpc.StatusCode.UNAVAILABLE, "no interceptor has reported its requests for a while"
             )
         try:
             return self._of_route(routes, ref)

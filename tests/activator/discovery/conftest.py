@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
+from activator.discovery.inventory import __name__ as inventory_module
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.discovery.recording import RecordingSink
+
+
+@pytest.fixture(autouse=True)
+def no_unexpected_error(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which a reader of objects had a fault: the inventory only logs it."""
+    yield
+    records = [each for each in caplog.get_records("call") if each.name == inventory_module]
+    assert not [each for each in records if "unexpected error" in each.msg]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator
 from itertools import permutations
 from typing import Any, cast
@@ -54,6 +55,42 @@ def test_the_order_of_arrival_does_not_matter(order: tuple[int, ...]) -> None:
     assert set(sink.revisions) == {A}
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.activators[A][AppProtocol.HTTP1] == {"10.1.0.1"}
+
+
+class Faulty(KnativeDialect):
+    """A dialect with a fault in its reader of Revisions."""
+
+    name = "faulty"
+
+    @staticmethod
+    def parse(key: ObjectKey, obj: Any, scope: Scope) -> Any:
+        if key.name == "bad":
+            raise KeyError("a fault of the program")
+        return KnativeDialect.kinds["Revision"].parse(key, obj, scope)
+
+
+Faulty.kinds = {
+    **KnativeDialect.kinds,
+    "Revision": dataclasses.replace(KnativeDialect.kinds["Revision"], parse=Faulty.parse),
+}
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_fault_of_a_reader_harms_only_its_object(
+    listed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = RecordingSink()
+    inventory = Inventory(sink, sink, dialects=[Faulty])
+    bad = revision() | {"metadata": {"name": "bad", "namespace": "default"}}
+    if listed:
+        replace(inventory, "Revision", [bad, revision()])
+    else:
+        inventory.apply(bad)
+        inventory.apply(revision())
+    assert set(sink.revisions) == {A}
+    (reason,) = inventory.rejected.values()
+    assert "unexpected error: KeyError('a fault of the program')" in reason
+    caplog.clear()  # see conftest.no_unexpected_error
 
 
 def test_an_unchanged_object_causes_no_call(inventory: Inventory, sink: RecordingSink) -> None:

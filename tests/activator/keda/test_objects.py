@@ -86,6 +86,14 @@ def test_the_times_of_a_scaled_object(spec: Any, timeouts: Timeouts) -> None:
     assert parse_scaled_object(scaled(**spec)).timeouts == timeouts
 
 
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [("[::1]:8080", "[::1]"), ("[FE80::1]", "[fe80::1]"), ("a.com:", "a.com"), ("", "*")],
+)
+def test_a_host_loses_its_port(given: str, host: str) -> None:
+    assert parse_scaled_object(scaled(hosts=[given])).rules == (RouteRule((host,)),)
+
+
 def test_a_scaled_object_with_the_old_target() -> None:
     assert parse_scaled_object(scaled(targetPendingRequests=7)).concurrency == 7
 

@@ -88,6 +88,14 @@ def test_a_client_gets_the_certificate_of_the_host_that_it_names(stored: Path) -
     assert shown(tls, None) == shown(tls, "other") == "default.example"
 
 
+def test_folders_that_are_linked_to_each_other_are_read_once(stored: Path) -> None:
+    for name in ("one", "other"):  # each path would have 40 links, in any order
+        (stored / "store" / "below" / name).symlink_to(stored / "store")
+    tls = settings(stored, KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS=f"{stored}/store")
+    assert tls is not None
+    assert shown(tls, "b.example") == "b.example"
+
+
 def test_it_is_off_unless_asked_for(stored: Path) -> None:
     assert settings(stored, KEDA_HTTP_PROXY_TLS_ENABLED="false") is None
     assert settings(stored, ACTIVATOR_DIALECT="services") is None

@@ -348,7 +348,7 @@ def test_counts_that_are_not_known_are_an_error_and_never_zero() -> None:
             for call in (keda.is_active(OBJECT), keda.metrics(request)):
                 code, text = await refused(call)
                 assert code is grpc.StatusCode.UNAVAILABLE
-                assert text == "no interceptor has told its requests for a while"
+                assert text == "no interceptor has reported its requests for a while"
             assert await specs(keda, OBJECT)
             add_on.ready("i-1@10.0.0.1")
             add_on.polled()
