@@ -212,7 +212,7 @@ class ToyCluster:
             pace: the duration of a second in probes of pods, in seconds.
             folder: gets copies of the objects that ``activator local`` reads; None for no copies.
         """
-        self.plane = ControlPlane(resources, allows_loopback=True)
+        self.plane = ControlPlane(resources)
         self.server = PlaneServer(self.plane)
         self._tell = tell
         self._started: Counter[str] = Counter()
