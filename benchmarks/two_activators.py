@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import uvloop
 
 from activator.lab.addresses import AddressPool
-from activator.lab.environment import Overdue, set_up
+from activator.lab.environment import set_up
+from activator.lab.handles import Overdue
 from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline
 from benchmarks.process import CannotMeasure

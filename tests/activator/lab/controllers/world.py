@@ -26,8 +26,10 @@ class World:
         self.deployments.close()
         self.plane.close()
 
-    def create(self, replicas: int = 0, **settings: Any) -> None:
-        made = deployment("web", replicas=replicas, **settings)
+    def create(self, replicas: int = 0, port: int = 8012) -> None:
+        made = deployment("web", replicas=replicas)
+        (container,) = made["spec"]["template"]["spec"]["containers"]
+        container["ports"][0]["containerPort"] = port
         self.plane.act("create", DEPLOYMENTS, "default", "", made)
         self.plane.act("create", SERVICES, "default", "", service("web"))
 
