@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from activator.lab import programs, timeline
-from activator.lab.addresses import AddressPool
+from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.cluster import PACE, ToyCluster
 from activator.lab.control_plane.api import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import KUBECONFIG
@@ -94,8 +94,7 @@ class Environment:
         mirrored = None if is_plain else folder
         self.cluster = ToyCluster(addresses, tasks, self._happened, PACE, folder=mirrored)
         self._is_ready = False
-        self._places = [addresses.take()] if is_plain else []
-        self._second: programs.LocalActivator | None = None
+        self._place: PodPlace | None = None
         self.scaler = programs.LocalScaler((), self._on_scaler_line)
         local = ("local", "--manifests", str(folder), "--admit-port", "0")
         self.activator = self.new_activator(local)
@@ -112,8 +111,8 @@ class Environment:
             self.cluster.plane.store.listen(lambda change: self.changed.set())
             self._create_system()
             await self.start_scaler()
-            self._list_activator()
-            self.activator = self._new_plain_activator()
+            self._place = self._addresses.take()
+            self.activator = self.plain_activator(self._place, "activator-1")
         await self.activator.start()
         self._is_ready = True
 
@@ -121,12 +120,11 @@ class Environment:
         """End all processes."""
         for each in self.apps:
             await each.close()
-        for activator in filter(None, (self._second, self.activator)):
-            await activator.close()
+        await self.activator.close()
         await self.scaler.close()
         await self.cluster.close()
-        for place in self._places:
-            self._addresses.release(place)
+        if self._place is not None:
+            self._addresses.release(self._place)
 
     def new_activator(
         self, arguments: Sequence[str], settings: Mapping[str, str] | None = None
@@ -391,18 +389,6 @@ class Environment:
 
     # -- the programs of an environment without Knative -----------------------------------------
 
-    async def start_second(self) -> programs.LocalActivator:
-        """Start a second activator, which the activators' Service lists; return it when ready.
-
-        Raises:
-            DidNotStart: it did not start.
-        """
-        self._places.append(self._addresses.take())
-        self._list_activator()
-        self._second = self._new_plain_activator()
-        await self._second.start()
-        return self._second
-
     async def start_scaler(self) -> None:
         """Start a scaler that listens at the address of the first one, if there was one.
 
@@ -433,19 +419,21 @@ class Environment:
     def _kubeconfig(self) -> str:
         return str(self.manifests / KUBECONFIG)
 
-    def _new_plain_activator(self) -> programs.LocalActivator:
-        place, number = self._places[-1], len(self._places)
+    def plain_activator(self, place: PodPlace, name: str) -> programs.LocalActivator:
+        """List an activator as ready in its Service, and return it, which is not started.
+
+        Arguments:
+            place: its address and port for requests.
+            name: of its pod.
+        """
+        self._list_activator(place)
         arguments = [
             *("run", "--dialect", "services", "--kubeconfig", self._kubeconfig),
             *("--scaler-url", "ws://{}:{}".format(*self.scaler.reports)),
             *("--bind", place.ip, "--http-port", str(place.port)),
             *("--https-port", "0", "--profiling-port", "0"),
         ]
-        settings = {
-            "POD_NAME": f"activator-{number}",
-            "POD_IP": place.ip,
-            "SYSTEM_NAMESPACE": programs.SYSTEM,
-        }
+        settings = {"POD_NAME": name, "POD_IP": place.ip, "SYSTEM_NAMESPACE": programs.SYSTEM}
         return self.new_activator(arguments, settings)
 
     def _create_system(self) -> None:
@@ -460,9 +448,8 @@ class Environment:
         }
         self.cluster.create(PODS, pod)
 
-    def _list_activator(self) -> None:
-        """List the last activator as a ready endpoint of the activators' Service."""
-        place = self._places[-1]
+    def _list_activator(self, place: PodPlace) -> None:
+        """List an activator as a ready endpoint of the activators' Service."""
         endpoint = {
             "addresses": [place.ip],
             "conditions": {"ready": True, "serving": True, "terminating": False},
