@@ -284,10 +284,7 @@ class Environment:
             self.cluster.create(SERVICES, behind)
         self.cluster.create(SERVICES, found)
         await handle.until_listed(replicas)
-        await handle.until_view(
-            "the activator knows the Service",
-            lambda view: sum(pod["usable"] for pod in view["pods"]) == replicas,
-        )
+        await handle.until_usable(replicas, "the activator knows the Service")
         return handle
 
     def roll_out(self, handle: AppHandle) -> None:

@@ -158,6 +158,16 @@ class AppHandle:
         state = f"its state: {of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
         raise Overdue(f"the {who.value} did not reach: {self.name}: {what}; {state}")
 
+    async def until_usable(self, count: int, what: str) -> None:
+        """Return when the activator uses so many pods.
+
+        Arguments:
+            what: the condition in words.
+        """
+        await self.until_view(
+            what, lambda view: sum(pod["usable"] for pod in view["pods"]) == count
+        )
+
     def happened(self, kind: str, pod: str, details: Mapping[str, Any]) -> None:
         """Record an event of a pod."""
         if kind == "started":

@@ -43,6 +43,11 @@ class ClientResponse(NamedTuple):
     took: float = 0.0
 
 
+def served_by(responses: Sequence[ClientResponse]) -> list[str]:
+    """Return the name of the pod that sent each greeting."""
+    return [response.body.removeprefix("Hello from ").partition(",")[0] for response in responses]
+
+
 async def fetch(
     ip: str,
     port: int,

@@ -341,10 +341,8 @@ class PlaneServer:
         self._writers.add(writer)
         try:
             await self._converse(reader, writer)
-        except (ConnectionError, BadRequest):
-            writer.transport.abort()
-        except asyncio.CancelledError:  # at the end of the program
-            # Python 3.11 would report a cancelled task as an error of the loop.
+        except (ConnectionError, BadRequest, asyncio.CancelledError):
+            # Python 3.11 would report a task that the end of the program cancels as an error.
             writer.transport.abort()
         finally:
             self._writers.discard(writer)

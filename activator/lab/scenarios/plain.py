@@ -133,10 +133,7 @@ async def scale_down(lab: Environment) -> None:
         await load.more(20)
         web.scale(1)
         await lab.until(lambda: all(pod.count("draining") for pod in leaving), "two pods terminate")
-        await web.until_view(
-            "the activator uses one pod",
-            lambda view: sum(pod["usable"] for pod in view["pods"]) == 1,
-        )
+        await web.until_usable(1, "the activator uses one pod")
         await load.more(50)
         ended = await asyncio.gather(*slow)
         for pod in leaving:
