@@ -318,6 +318,43 @@ def test_of_two_objects_with_one_route_the_older_has_it_and_the_other_its_other_
     assert world.find("a.com") == "aa"
 
 
+def test_only_a_folder_has_unknown_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """An API server drops them, or knows fields of a newer version."""
+    misspelt = scaled(timeouts={"conditionwait": "1s"})
+    for folder in (False, True):
+        world = World(Scope(folder=folder))
+        world.apply(target(), misspelt, misspelt)
+    text = (
+        "the field 'spec.timeouts.conditionwait' is unknown and has no effect; did you mean "
+        "conditionWait?"
+    )
+    assert caplog.messages == [f"HTTPScaledObject shop/web: {text}"]
+    [warning] = world.inventory.warnings
+    assert (warning.revision, warning.text) == ("web", text)
+
+
+async def test_the_loser_of_two_equal_rules_is_logged_once_and_until_it_has_them(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    winner, loser = named(route("aa", "a.com"), "aa", **old), scaled("ab", "a.com", "c.com")
+    world.apply(target(), winner, loser)
+    text = (
+        "host-conflict: the host a.com belongs to InterceptorRoute shop/aa, which is older or has "
+        "the later name, and gets its requests"
+    )
+    assert world.warnings() == [text]
+    world.apply(slice_of(endpoint()), named(scaled("ab", "a.com", "d.com"), "ab"))
+    assert [each for each in caplog.messages if "conflict" in each] == [
+        f"HTTPScaledObject shop/ab: {text}"
+    ]
+    world.delete(winner)
+    assert (world.warnings(), world.find("a.com")) == ([], "ab")
+    world.apply(winner)
+    world.delete(loser)
+    assert world.warnings() == []
+
+
 def test_with_annotated_services_the_older_object_has_a_rule() -> None:
     world = World(Scope(services=True), "services", "keda")
     world.apply(service({"hosts": "a.com,b.com"}), route("web", "a.com", "c.com"))
