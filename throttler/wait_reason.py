@@ -47,7 +47,7 @@ def waiting_reason(
     pods = [pod for pod in throttler.backends.pods.values() if pod.state is not _DRAINING]
     if not pods:
         if throttler.deleted:  # no pod will start, with or without an autoscaler
-            return Reason.NO_ENDPOINTS, "the revision was deleted"
+            return Reason.NO_ENDPOINTS, "the object was deleted"
         if taken := _taken(throttler):
             return Reason.NO_ENDPOINTS, taken
         if throttler.backends.misnamed:  # only objects written by hand have this fault

@@ -35,6 +35,15 @@ class StatusRow:
 
 _REVISION: Final = "revision"
 _SERVICE: Final = "service"
+#: The kind of the revision of each kind of objects.
+KINDS: Final = {
+    "Revision": _REVISION,
+    "Service": _SERVICE,
+    "HTTPScaledObject": "http-route",
+    "InterceptorRoute": "http-route",
+}
+#: The reasons of warnings about objects whose requests no pod can get, whatever starts.
+_UNREACHABLE: Final = ("no-such-service", "no-such-port", "own-port")
 COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(StatusRow))
 
 
@@ -44,13 +53,34 @@ def read_rows(response: client.Json) -> list[StatusRow]:
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    return [_row(one) for one in response.nodes("revisions")]
+    wrong = _unreachable(response)
+    return [
+        _row(one, wrong.get((kind_of(one), one.text("namespace"), one.text("name")), ""))
+        for one in response.nodes("revisions")
+    ]
+
+
+def _unreachable(response: client.Json) -> dict[tuple[str, str, str], str]:
+    """Return why no pod can get the requests of an object, by kind, namespace and name."""
+    try:
+        activator = response.node("activator") or client.parse("{}")
+        return {
+            (
+                KINDS.get(each.text("kind"), ""),
+                each.text("namespace"),
+                each.text("name"),
+            ): f"{each.text('reason')}: {each.text('warning')}"
+            for each in activator.nodes("objectWarnings", required=False)
+            if each.text("reason", default="") in _UNREACHABLE
+        }
+    except ValueError:  # the command still shows the table
+        return {}
 
 
 def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
     """Return the page."""
     if for_terminal and not rows:
-        return ("No revision or Service is known yet.",)
+        return ("No revision, Service or route object is known yet.",)
     shows_kind = any(row.kind != _REVISION for row in rows)
     columns = fields(StatusRow)[0 if shows_kind else 1 :]
     names = [column.name.replace("_", " ") for column in columns]
@@ -80,19 +110,24 @@ def warnings(response: client.Json) -> list[str]:
     return lines
 
 
-def _row(one: client.Json) -> StatusRow:
+def _row(one: client.Json, wrong: str) -> StatusRow:
     pods = [pod for pod in one.nodes("pods") if pod.text("state", default="") != "gone"]
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
     return StatusRow(
-        kind=one.text("kind", default=_REVISION),
+        kind=kind_of(one),
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
         in_flight=f"{one.whole('inFlight')}/{capacity(one)}",
         queued=str(one.whole("queued")),
         oldest_waiter=oldest(one),
-        state=_state(one, pods),
+        state=_state(one, pods, wrong),
     )
+
+
+def kind_of(one: client.Json) -> str:
+    """Return the kind of a revision; older activators have no such field."""
+    return one.text("kind", default=_REVISION)
 
 
 def is_service(one: client.Json) -> bool:
@@ -102,7 +137,7 @@ def is_service(one: client.Json) -> bool:
 
 def is_plain(one: client.Json) -> bool:
     """Return whether a revision is none of Knative's."""
-    return one.text("kind", default=_REVISION) != _REVISION
+    return kind_of(one) != _REVISION
 
 
 def deleted(one: client.Json) -> bool:
@@ -124,8 +159,14 @@ def oldest(one: client.Json) -> str:
     return f"{one.number(name):.1f}s" if name in one else "-"
 
 
-def _state(one: client.Json, pods: Sequence[client.Json]) -> str:
-    """Return the state of a revision; while requests wait, the reason and its detail."""
+def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
+    """Return the state of a revision; while requests wait, the reason and its detail.
+
+    Arguments:
+        wrong: why no pod can get its requests; empty if pods can.
+    """
+    if wrong and not any(pod.flag("usable") for pod in pods):
+        return wrong
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason

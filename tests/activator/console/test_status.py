@@ -208,7 +208,7 @@ def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
 def test_a_terminal_shows_when_there_is_no_revision():
     nothing = parse(answer())
     assert status.page(status.read_rows(nothing), for_terminal=True) == (
-        "No revision or Service is known yet.",
+        "No revision, Service or route object is known yet.",
     )
     assert plain(status.page([], for_terminal=False)).startswith("REVISION")
 
