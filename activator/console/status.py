@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from activator.console import client
@@ -106,7 +106,7 @@ def warnings(response: client.Json) -> list[str]:
     except ValueError:  # the command still shows the table
         return lines
     if errors is not None:
-        lines += [f"{path}: {client.printable(str(why))}" for path, why in errors.items()]
+        lines += _errors(errors)
     return lines
 
 
@@ -210,6 +210,8 @@ def _style(row: StatusRow) -> str:
 
 #: Seconds of silence after which a watch may be stale. A good watch receives something each minute.
 OLD: Final = 120.0
+#: Most errors of a folder on the page of one revision.
+LISTED_ERRORS: Final = 5
 
 
 def state_of(activator: client.Json) -> tuple[Fact, ...]:
@@ -268,8 +270,14 @@ def _folder(activator: client.Json) -> Iterator[str]:
         where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
         yield f"objects come from {where}, read {ago:.1f}s ago"
     if (errors := activator.node("manifestErrors")) is not None:
-        for path, why in errors.items():
-            yield f"{path}: {client.printable(str(why))}"
+        yield from islice(_errors(errors), LISTED_ERRORS)
+
+
+def _errors(errors: client.Json) -> Iterator[str]:
+    """Yield the errors of files, a line for each object."""
+    for path, text in errors.items():
+        for why in str(text).split("\n"):
+            yield f"{path}: {client.printable(why)}"
 
 
 def _autoscaler(activator: client.Json) -> Iterator[str]:
