@@ -48,6 +48,10 @@ def waiting_reason(
     if not pods:
         if throttler.deleted:  # no pod will start, with or without an autoscaler
             return Reason.NO_ENDPOINTS, "the object was deleted"
+        requests = throttler.revision.policies.requests
+        rules = None if requests is None else requests.interceptor
+        if rules is not None and rules.problem:
+            return Reason.NO_ENDPOINTS, rules.problem
         if taken := _taken(throttler):
             return Reason.NO_ENDPOINTS, taken
         if throttler.backends.misnamed:  # only objects written by hand have this fault

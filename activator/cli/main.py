@@ -214,8 +214,8 @@ def run(settings: Settings) -> int:
     With the dialect knative, this program replaces Knative's activator. It has the same ports,
     environment variables and responses. With the dialect services, it serves annotated Services
     without Knative. With the dialect keda, it replaces the interceptor of the KEDA HTTP add-on. It
-    watches these objects and their endpoints, probes pods, and queues requests.
-    It reports the load to Knative's autoscaler, or to `activator scale`.
+    watches these objects and their endpoints, probes pods, and queues requests. It reports the load
+    to Knative's autoscaler, or to `activator scale`.
 
     \b
     In a pod of Knative's Deployment, no setting is necessary. Outside of the cluster:

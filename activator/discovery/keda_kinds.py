@@ -208,7 +208,13 @@ class KedaDialect(Dialect):
             of_kind = id_._replace(kind=kind)
             if target is not None:
                 passed = known.passed.setdefault(kind, _Passed())
-                found_problems += self._pass(of_kind, passed, found, target, bodies)
+                of_target = self._pass(of_kind, passed, found, target, bodies)
+                if kind is RevisionKind.FALLBACK:  # it keeps no request from the target
+                    of_target = (
+                        ServiceProblem(ProblemReason.LIMITED, f"the fallback: {each.text}")
+                        for each in of_target
+                    )
+                found_problems += of_target
             elif kind in known.passed:
                 self._sink.delete_revision(of_kind)
                 del known.passed[kind]

@@ -48,6 +48,7 @@ from throttler.request_policies import InterceptorRules, StaticResponse
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
+from throttler.wait_reason import waiting_reason
 
 WEB = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
 SPARE = WEB._replace(kind=RevisionKind.FALLBACK)
@@ -429,6 +430,8 @@ async def test_requests_wait_while_the_service_or_its_port_is_missing(
     assert world.rules().problem
     ticket = Ticket(Owner(), deadline=300.0)
     assert world.throttler().admit(ticket, 0.0) is None
+    why, detail = waiting_reason(world.throttler())
+    assert (why, text in detail) == (Reason.NO_ENDPOINTS, True)
     world.apply(target())
     pass_probes(world)
     assert ticket.pod is not None
@@ -447,6 +450,14 @@ def test_the_log_has_a_problem_once_and_not_before_all_kinds_are_read(
     inventory.apply(slice_of(endpoint()))
     [text] = caplog.messages
     assert text.startswith("HTTPScaledObject shop/web: no-such-service: the Service hello is miss")
+
+
+def test_a_missing_fallback_is_no_problem_of_the_target(world: World) -> None:
+    world.apply(route(coldStart={"fallback": FALLBACK}), target())
+    assert world.warnings() == [
+        "limited: the fallback: the Service spare is missing, or has type ExternalName, so "
+        "requests wait"
+    ]
 
 
 def test_slices_without_the_port_are_a_problem(world: World) -> None:
