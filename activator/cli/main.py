@@ -237,11 +237,11 @@ def local(settings: Settings) -> int:
     The folder holds objects in Kubernetes' format, in files that end in .yaml, .yml or .json. A
     Revision needs Endpoints or EndpointSlices. An annotated Service needs EndpointSlices, and may
     have a Deployment or StatefulSet. With --dialect keda, an HTTPScaledObject or InterceptorRoute
-    needs a Service and EndpointSlices; ConfigMaps may hold bodies. ConfigMaps hold settings. Files that are created, changed,
-    renamed or deleted take effect at once. The log reports a broken file, and its last good state
-    stays in force. The activator ignores objects of other kinds, and folders within the folder. It
-    also ignores Endpoints without Knative's labels, or without a port named http or http2
-    (docs/reference.md). The log, and `activator explain`, name such objects.
+    needs a Service and EndpointSlices; ConfigMaps may hold bodies. ConfigMaps hold settings. Files
+    that are created, changed, renamed or deleted take effect at once. The log reports a broken
+    file, and its last good state stays in force. The activator ignores objects of other kinds, and
+    folders within the folder. It also ignores Endpoints without Knative's labels, or without a port
+    named http or http2 (docs/reference.md). The log, and `activator explain`, name such objects.
 
     Sample pods may use the same ports on other loopback addresses. Use --bind 127.0.0.1 for that:
     the default 0.0.0.0 occupies the port on all of them.

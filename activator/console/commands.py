@@ -5,6 +5,7 @@ It joins client, pages and screen. Must not import any part of the server.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Final, TextIO
 from urllib.parse import quote
@@ -51,27 +52,20 @@ class Status:
 
     def _not_in_use(self, response: client.Json) -> list[str]:
         """Return why the table lacks an object, and which rules of others have another owner."""
-        used = {
-            (status.kind_of(one), one.text("namespace"), one.text("name"))
-            for one in response.nodes("revisions")
-        }
+        used = set(map(status.named, response.nodes("revisions")))
         lines = list[str]()
-        try:
-            activator = response.node("activator") or client.parse("{}")
+        with suppress(ValueError):  # the command still shows the table
+            activator = status.activator_of(response)
             # The errors of a folder name wrong values already.
-            is_told = activator.node("manifests") is not None
+            told = _INVALID if activator.node("manifests") is not None else None
             for each in activator.nodes("objectWarnings", required=False):
-                kind, namespace = status.KINDS.get(each.text("kind")), each.text("namespace")
-                if kind is None or self._namespace not in (None, namespace):
+                reason, names = each.text("reason", default=""), status.named(each)
+                if each.text("kind") not in status.KINDS or self._namespace not in (None, names[1]):
                     continue
-                reason = each.text("reason", default="")
-                if (kind, namespace, each.text("name")) not in used:
-                    if not (is_told and reason == _INVALID):
-                        lines.append(f"not in use: {explain.warning(each)}")
+                if names not in used and reason != told:
+                    lines.append(f"not in use: {explain.warning(each)}")
                 elif reason == _LOSES:
                     lines.append(explain.warning(each))
-        except ValueError:  # the command still shows the table
-            return []
         return lines
 
     def not_known(self, admin: client.Admin) -> Exception:

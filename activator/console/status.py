@@ -8,6 +8,7 @@ drawn. Knative has no counterpart: its activator has no API.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from typing import Final
@@ -53,28 +54,26 @@ def read_rows(response: client.Json) -> list[StatusRow]:
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    wrong = _unreachable(response)
-    return [
-        _row(one, wrong.get((kind_of(one), one.text("namespace"), one.text("name")), ""))
-        for one in response.nodes("revisions")
-    ]
+    wrong = dict[tuple[str, ...], str]()
+    with suppress(ValueError):  # the command still shows the table
+        for each in activator_of(response).nodes("objectWarnings", required=False):
+            if (reason := each.text("reason", default="")) in _UNREACHABLE:
+                wrong[named(each)] = f"{reason}: {each.text('warning')}"
+    return [_row(one, wrong.get(named(one), "")) for one in response.nodes("revisions")]
 
 
-def _unreachable(response: client.Json) -> dict[tuple[str, str, str], str]:
-    """Return why no pod can get the requests of an object, by kind, namespace and name."""
-    try:
-        activator = response.node("activator") or client.parse("{}")
-        return {
-            (
-                KINDS.get(each.text("kind"), ""),
-                each.text("namespace"),
-                each.text("name"),
-            ): f"{each.text('reason')}: {each.text('warning')}"
-            for each in activator.nodes("objectWarnings", required=False)
-            if each.text("reason", default="") in _UNREACHABLE
-        }
-    except ValueError:  # the command still shows the table
-        return {}
+def activator_of(response: client.Json) -> client.Json:
+    """Return the activator that responds; without fields if the response has none."""
+    return response.node("activator") or client.parse("{}")
+
+
+def named(one: client.Json) -> tuple[str, ...]:
+    """Return kind, namespace and name of the revision of a view, or of a warning about it.
+
+    An older activator has no kind. Of objects that no revision is made of, the kind is their own.
+    """
+    kind = one.text("kind", default=_REVISION)
+    return KINDS.get(kind, kind), one.text("namespace"), one.text("name")
 
 
 def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
@@ -98,15 +97,10 @@ def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
 def warnings(response: client.Json) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
     lines = list[str]()
-    try:
-        activator = response.node("activator")
-        errors = activator.node("manifestErrors") if activator is not None else None
-        if activator is not None:
-            lines += readiness(activator)
-    except ValueError:  # the command still shows the table
-        return lines
-    if errors is not None:
-        lines += _errors(errors)
+    with suppress(ValueError):  # the command still shows the table
+        activator = activator_of(response)
+        errors = activator.node("manifestErrors") or client.parse("{}")
+        lines += chain(readiness(activator), _errors(errors))
     return lines
 
 
@@ -115,7 +109,7 @@ def _row(one: client.Json, wrong: str) -> StatusRow:
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
     return StatusRow(
-        kind=kind_of(one),
+        kind=named(one)[0],
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
         in_flight=f"{one.whole('inFlight')}/{capacity(one)}",
@@ -125,11 +119,6 @@ def _row(one: client.Json, wrong: str) -> StatusRow:
     )
 
 
-def kind_of(one: client.Json) -> str:
-    """Return the kind of a revision; older activators have no such field."""
-    return one.text("kind", default=_REVISION)
-
-
 def is_service(one: client.Json) -> bool:
     """Return whether a revision is a plain Service; older activators have no such field."""
     return one.text("kind", default="") == _SERVICE
@@ -137,7 +126,7 @@ def is_service(one: client.Json) -> bool:
 
 def is_plain(one: client.Json) -> bool:
     """Return whether a revision is none of Knative's."""
-    return kind_of(one) != _REVISION
+    return one.text("kind", default=_REVISION) != _REVISION
 
 
 def deleted(one: client.Json) -> bool:

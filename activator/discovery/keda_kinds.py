@@ -86,11 +86,9 @@ def _of_namespace(
     )
 
 
-def _warn_route(kind: str) -> Callable[[object, RouteObject | None, Scope], str]:
-    """Return what names the unknown fields of an object: in a folder, no API server drops them."""
-    return lambda obj, parsed, scope: (
-        objects.unknown_fields(obj, kind) if scope.folder and parsed is not None else ""
-    )
+def _unknown_fields(obj: object, found: RouteObject | None, scope: Scope) -> str:
+    """Return the unknown fields of an object of a folder: elsewhere the API server drops them."""
+    return objects.unknown_fields(obj, found.kind) if scope.folder and found else ""
 
 
 class KedaDialect(Dialect):
@@ -281,10 +279,10 @@ class KedaDialect(Dialect):
             objects.GROUP,
             _of_namespace(objects.parse_scaled_object),
             put_route,
-            _warn_route(SCALED_OBJECT),
+            _unknown_fields,
         ),
         ROUTE: ObjectKind(
-            objects.GROUP, _of_namespace(objects.parse_route), put_route, _warn_route(ROUTE)
+            objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
         ),
         "Service": ObjectKind("", _of_namespace(parse_ports), put_service),
         "EndpointSlice": ObjectKind("discovery.k8s.io", _of_namespace(slices.parse), put_slice),

@@ -41,19 +41,19 @@ _FRAMING: Final = frozenset(
 )
 _PORT: Final = "service port portName"
 _METRIC: Final = (
-    "scalingMetric(concurrency(targetValue) requestRate(targetValue window granularity))"
+    "scalingMetric(concurrency(targetValue)requestRate(targetValue window granularity))"
 )
-_RULES: Final = "rules(hosts paths(value) headers(name value))"
-_RESPONSE: Final = "response(statusCode body bodyFromConfigMap(name key) headers)"
+_RULES: Final = "rules(hosts paths(value)headers(name value))"
+_RESPONSE: Final = "response(statusCode body bodyFromConfigMap(name key)headers)"
 #: The fields of ``spec``, each with its own in brackets; one without brackets may have any.
 _FIELDS: Final = {
-    SCALED_OBJECT: f"hosts pathPrefixes headers(name value) replicas(min max) {_METRIC} "
-    f"scaleTargetRef({_PORT} name apiVersion kind) timeouts(conditionWait responseHeader) "
-    f"coldStartTimeoutFailoverRef({_PORT} timeoutSeconds) targetPendingRequests "
-    f"scaledownPeriod initialCooldownPeriod",
-    ROUTE: f"target({_PORT}) {_RULES} {_METRIC} coldStart(fallback(service(name port portName)) "
-    f"placeholder({_RESPONSE}) maxPendingRequests overflow) sessionPersistence "
-    f"staticRoutes({_RULES} {_RESPONSE} responseMode) timeouts(readiness request responseHeader)",
+    SCALED_OBJECT: f"hosts pathPrefixes headers(name value)replicas(min max)scaledownPeriod "
+    f"{_METRIC}scaleTargetRef({_PORT} name apiVersion kind)targetPendingRequests "
+    f"coldStartTimeoutFailoverRef({_PORT} timeoutSeconds)initialCooldownPeriod "
+    f"timeouts(conditionWait responseHeader)",
+    ROUTE: f"target({_PORT}){_RULES}{_METRIC}coldStart(fallback(service(name port portName))"
+    f"placeholder({_RESPONSE})maxPendingRequests overflow)sessionPersistence "
+    f"staticRoutes({_RULES}{_RESPONSE}responseMode)timeouts(readiness request responseHeader)",
 }
 #: Most unknown fields that a text names.
 _SHOWN: Final = 5
@@ -281,12 +281,9 @@ def _unknown(field: Field, known: _Tree) -> Iterator[str]:
         for name in map(str, each.mapping() if known else ()):
             if name in known:
                 yield from _unknown(each[name], known[name])
-            else:
-                near = "".join(
-                    f"; did you mean {near}?" for near in get_close_matches(name, known, 1)
-                )
-                where = show(f"{each.path}.{name}")
-                yield f"the field {where} is unknown and has no effect{near}"
+                continue
+            near = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
+            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{near}"
 
 
 def parse_body(obj: object) -> dict[str, bytes] | None:

@@ -73,16 +73,12 @@ def identity(revision: RevisionID) -> dict[str, Any]:
     """Return the keys of a log line that name a revision; other kinds have one key more."""
     named: dict[str, Any] = {"revision": str(revision)}
     if revision.kind is not RevisionKind.REVISION:
-        named["object_kind"] = word_of(revision)
+        named["object_kind"] = WORDS[revision.kind]
     return named
 
 
-def word_of(revision: RevisionID) -> str:
-    """Return what people call a revision of this kind."""
-    return _WORDS[revision.kind]
-
-
-_WORDS: Final = {
+#: What people call a revision of each kind.
+WORDS: Final = {
     RevisionKind.REVISION: "revision",
     RevisionKind.SERVICE: "Service",
     RevisionKind.HTTP_ROUTE: "route object",
@@ -208,7 +204,7 @@ class ChangeLog:
             extra = {**identity(revision), "changes": count}
             logger.info(
                 "… %s of %s %s %s not logged",
-                *(_changes(count), word_of(revision), revision),
+                *(_changes(count), WORDS[revision.kind], revision),
                 "was" if count == 1 else "were",
                 extra=extra,
             )
@@ -257,7 +253,7 @@ def log_taken(pods: Iterable[PodTracker]) -> None:
         more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
         logger.warning(
             "address %s%s moved from %s %s to %s %s, which lists it for other pods",
-            *(addresses[0], more, word_of(loser), loser, word_of(owner), owner),
+            *(addresses[0], more, WORDS[loser.kind], loser, WORDS[owner.kind], owner),
             extra={**identity(loser), "pod": addresses[0]},
         )
 

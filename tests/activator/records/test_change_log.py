@@ -15,7 +15,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.process import logs
 from activator.process.logs import of_activator
-from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, identity, word_of
+from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, WORDS, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.test_driver import World as Driven
 from tests.activator.throttlers import release, throttler_of
@@ -307,7 +307,7 @@ async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
     asyncio.get_running_loop().call_later(WINDOW, end.set_result, None)
     await end
     (line,) = world.lines()
-    what = word_of(revision)
+    what = WORDS[kind]
     assert line["message"] == f"… 190 more changes of {what} default/app were not logged"
     assert (line["knative.dev/key"], line["changes"]) == ("default/app", 190)
     world.list_pods(revision=revision)
