@@ -29,6 +29,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.revisions import endpoints_of
+from activator.plain.route_table import RouteClaim, RouteTable
 from activator.plain.service import BufferedPort
 from activator.plain.slices import Slice, join
 from activator.plain.workloads import Index
@@ -85,6 +86,11 @@ def _of_namespace(
     )
 
 
+def _unknown_fields(obj: object, found: RouteObject | None, scope: Scope) -> str:
+    """Return the unknown fields of an object of a folder: elsewhere the API server drops them."""
+    return objects.unknown_fields(obj, found.kind) if scope.folder and found else ""
+
+
 class KedaDialect(Dialect):
     """All route objects of the KEDA HTTP add-on.
 
@@ -105,6 +111,7 @@ class KedaDialect(Dialect):
         self._users: Index[ObjectKey, RevisionID] = Index()
         self._ports: dict[ObjectKey, tuple[BufferedPort, ...]] = {}
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice]] = {}
+        self._rules: RouteTable[RevisionID] = RouteTable()
         self._bodies: dict[ObjectKey, Mapping[str, bytes]] = {}
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
@@ -185,6 +192,7 @@ class KedaDialect(Dialect):
         if found is None:
             for kind in known.passed:
                 self._sink.delete_revision(id_._replace(kind=kind))
+            self._claim(id_, known, _NO_ROUTE)
             self._reports.put(id_, "", ())
             del self._known[id_]
             return
@@ -198,15 +206,33 @@ class KedaDialect(Dialect):
             of_kind = id_._replace(kind=kind)
             if target is not None:
                 passed = known.passed.setdefault(kind, _Passed())
-                found_problems += self._pass(of_kind, passed, found, target, bodies)
+                of_target = self._pass(of_kind, passed, found, target, bodies)
+                if kind is RevisionKind.FALLBACK:  # it keeps no request from the target
+                    of_target = (
+                        ServiceProblem(ProblemReason.LIMITED, f"the fallback: {each.text}")
+                        for each in of_target
+                    )
+                found_problems += of_target
             elif kind in known.passed:
                 self._sink.delete_revision(of_kind)
                 del known.passed[kind]
         route = route_of(found)
         if known.route != route:
+            self._claim(id_, known, route)
             self._sink.set_route(id_, route)
             known.route = route
+        taken = {
+            key: f"{owner.kind} {other}"
+            for key, other in self._rules.conflicts(_claim_of(id_, route)).items()
+            if (winner := self._rules.winner(key)) and (owner := self._known[winner].in_force)
+        }
+        found_problems += problems.of_routes(taken)
         self._reports.put(id_, found.kind, found_problems)
+
+    def _claim(self, id_: RevisionID, known: _Known, route: ServiceRoute) -> None:
+        """Replace the rules of a route object; publish others again if that decides theirs."""
+        claims = _claim_of(id_, known.route), _claim_of(id_, route)
+        self._changed.update(dict.fromkeys(self._rules.exchange(*claims, route.rules, id_)))
 
     def _pass(
         self, id_: RevisionID, passed: _Passed, found: RouteObject, target: Target, bodies: Bodies
@@ -250,13 +276,22 @@ class KedaDialect(Dialect):
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         SCALED_OBJECT: ObjectKind(
-            objects.GROUP, _of_namespace(objects.parse_scaled_object), put_route
+            objects.GROUP,
+            _of_namespace(objects.parse_scaled_object),
+            put_route,
+            _unknown_fields,
         ),
-        ROUTE: ObjectKind(objects.GROUP, _of_namespace(objects.parse_route), put_route),
+        ROUTE: ObjectKind(
+            objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
+        ),
         "Service": ObjectKind("", _of_namespace(parse_ports), put_service),
         "EndpointSlice": ObjectKind("discovery.k8s.io", _of_namespace(slices.parse), put_slice),
         "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_body),
     }
+
+
+def _claim_of(id_: RevisionID, route: ServiceRoute) -> RouteClaim:
+    return RouteClaim(route.created, str(id_), is_service=False)
 
 
 def _uses(found: RouteObject | None, namespace: str) -> frozenset[ObjectKey]:

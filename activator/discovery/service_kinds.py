@@ -22,7 +22,7 @@ from activator.plain import problems, service, slices, workloads
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
-from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, names_of_others
+from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Allotment, Condition, Slice, join
 from activator.plain.workloads import Matches, PlainWorkload, known_target
@@ -335,13 +335,9 @@ class ServicesDialect(Dialect):
         """Replace the rules that a Service claims; publish others again if that decides theirs."""
         if old[:2] == new[:2]:
             return
-        winners = {key: table.winner(key) for key in keys_of((*old.rules, *new.rules))}
-        table.remove(RouteClaim(old.created, str(id_)))
-        if new.rules:
-            table.put(RouteClaim(new.created, str(id_)), new.rules, id_)
-        for key, winner in winners.items():
-            if table.winner(key) != winner:
-                self._changed.update((each, None) for each in table.claimants(key) if each != id_)
+        name = str(id_)
+        claims = RouteClaim(old.created, name), RouteClaim(new.created, name)
+        self._changed.update(dict.fromkeys(table.exchange(*claims, new.rules, id_)))
 
     # -- problems -----------------------------------------------------------------------------
 

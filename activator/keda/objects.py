@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 from typing import Final, NamedTuple
 
-from activator.objects.fields import Field, root
+from activator.objects.fields import Field, root, show
 from activator.plain.route_table import without_port
 from activator.settings.values import parse_duration
 from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
@@ -37,6 +39,24 @@ _FRAMING: Final = frozenset(
         *("trailer", "transfer-encoding", "upgrade"),
     )
 )
+_PORT: Final = "service port portName"
+_METRIC: Final = (
+    "scalingMetric(concurrency(targetValue)requestRate(targetValue window granularity))"
+)
+_RULES: Final = "rules(hosts paths(value)headers(name value))"
+_RESPONSE: Final = "response(statusCode body bodyFromConfigMap(name key)headers)"
+#: The fields of ``spec``, each with its own in brackets; one without brackets may have any.
+_FIELDS: Final = {
+    SCALED_OBJECT: f"hosts pathPrefixes headers(name value)replicas(min max)scaledownPeriod "
+    f"{_METRIC}scaleTargetRef({_PORT} name apiVersion kind)targetPendingRequests "
+    f"coldStartTimeoutFailoverRef({_PORT} timeoutSeconds)initialCooldownPeriod "
+    f"timeouts(conditionWait responseHeader)",
+    ROUTE: f"target({_PORT}){_RULES}{_METRIC}coldStart(fallback(service(name port portName))"
+    f"placeholder({_RESPONSE})maxPendingRequests overflow)sessionPersistence "
+    f"staticRoutes({_RULES}{_RESPONSE}responseMode)timeouts(readiness request responseHeader)",
+}
+#: Most unknown fields that a text names.
+_SHOWN: Final = 5
 
 
 class Target(NamedTuple):
@@ -201,7 +221,10 @@ def parse_route(obj: object) -> RouteObject:
         overflow.fail("Placeholder needs a placeholder")
     warnings = []
     if spec["sessionPersistence"].value is not None:
-        warnings.append("sessionPersistence has no effect: requests stay at no pod")
+        warnings.append(
+            "spec.sessionPersistence has no effect: remove it, or annotate the Service with "
+            "activator.dev/enabled and activator.dev/sticky, in place of this object"
+        )
     return RouteObject(
         ROUTE,
         metadata["uid"].text(),
@@ -223,6 +246,44 @@ def parse_route(obj: object) -> RouteObject:
         rate,
         tuple(warnings),
     )
+
+
+def unknown_fields(obj: object, kind: str) -> str:
+    """Return the fields that the CRD does not have: an API server would drop them.
+
+    Arguments:
+        obj: a valid object, as decoded from JSON or YAML.
+
+    Returns:
+        A sentence without a full stop; empty if each field is known.
+    """
+    known = _tree(iter(re.findall(r"\w+|[()]", _FIELDS[kind])))
+    return "; ".join(islice(_unknown(root(obj, kind)["spec"], known), _SHOWN))
+
+
+_Tree = dict[str, "_Tree"]
+
+
+def _tree(words: Iterator[str]) -> _Tree:
+    tree, last = _Tree(), ""
+    for word in words:
+        if word == ")":
+            break
+        if word == "(":
+            tree[last] = _tree(words)
+        else:
+            tree[last := word] = {}
+    return tree
+
+
+def _unknown(field: Field, known: _Tree) -> Iterator[str]:
+    for each in field.items() if isinstance(field.value, list) else (field,):
+        for name in map(str, each.mapping() if known else ()):
+            if name in known:
+                yield from _unknown(each[name], known[name])
+                continue
+            near = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
+            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{near}"
 
 
 def parse_body(obj: object) -> dict[str, bytes] | None:

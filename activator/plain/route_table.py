@@ -238,6 +238,21 @@ class RouteTable(Generic[T]):
             if not host.paths:
                 del self._hosts[key.host]
 
+    def exchange(
+        self, old: RouteClaim, new: RouteClaim, rules: Sequence[RouteRule], target: T
+    ) -> list[T]:
+        """Replace the rules and the claim of an object; without rules, remove it.
+
+        Returns:
+            The other targets of each key that another target has now, or had before.
+        """
+        winners = {key: self.winner(key) for key in (*self._of.get(old, ()), *keys_of(rules))}
+        self.remove(old)
+        if rules:
+            self.put(new, rules, target)
+        changed = (key for key, winner in winners.items() if self.winner(key) != winner)
+        return [each for key in changed for each in self.claimants(key) if each != target]
+
     def claimants(self, key: RouteKey) -> Sequence[T]:
         """Return all targets of one key, the one that has it first."""
         host = self._hosts.get(key.host)

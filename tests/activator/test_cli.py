@@ -314,10 +314,8 @@ def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
     assert cli.main(["explain", "hello", "--admin-url", URL]) == 4
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert (
-        "knows no revision or Service default/hello. Did you mean default/hello-00001?"
-        in captured.err
-    )
+    assert "knows no revision, Service or route object default/hello." in captured.err
+    assert "Did you mean default/hello-00001?" in captured.err
 
 
 def test_explain_of_no_revision_at_all_is_2(capsys):

@@ -114,8 +114,11 @@ def test_versions_are_those_of_the_settings(stored: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        ("tls.crt", r"tls\.crt, .*tls\.key\): \[Errno 2\]"),
-        ("store/a.key", r"a\.crt, .*a\.key\): \[Errno 2\]"),
+        (
+            "tls.crt",
+            r"tls\.crt, .*tls\.key\): \[Errno 2\].*; mount the Secret there, or correct the path",
+        ),
+        ("store/a.key", r"a\.crt, .*a\.key\): \[Errno 2\].*; mount the Secret"),
         ("store", "is no folder: mount it, or correct the path"),
     ],
 )
