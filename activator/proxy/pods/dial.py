@@ -34,9 +34,11 @@ LOCAL_SHORTAGE = frozenset(
 )
 #: Seconds until a connect is retried after such an error.
 SHORTAGE_PAUSE = 0.05
-#: Most seconds for a TLS handshake (Go's transport: the same). It takes longer than a connect if a
-#: pod has just started on a share of a core.
+#: Most seconds for a TLS handshake (Go's transport: the same), and how many times as long as a
+#: connect it may take. The kernel connects, but a pod that has just started may have a small share
+#: of a core for a handshake. A pod that stays silent must not hold its requests much longer.
 HANDSHAKE_TIMEOUT = 10.0
+HANDSHAKE_FACTOR = 5.0
 #: Most seconds for a pod to close its side of TLS. Then the activator closes the TCP connection.
 SHUTDOWN_TIMEOUT = 5.0
 #: The error of a connection that a pod accepted and closed at once.

@@ -31,6 +31,7 @@ from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, PLAIN_HOST_START, Request
 from activator.proxy.pods.dial import (
+    HANDSHAKE_FACTOR,
     HANDSHAKE_TIMEOUT,
     Dial,
     Proof,
@@ -172,7 +173,7 @@ class PodTarget:
         Arguments:
             protocol: the loop's protocol object.
             limit: seconds to connect.
-            within: seconds for the handshake, if that is less than HANDSHAKE_TIMEOUT.
+            within: seconds for the handshake, if that is less than its usual limit.
             http2: whether the pod also has to choose HTTP/2.
 
         Raises:
@@ -183,7 +184,7 @@ class PodTarget:
         if self._proof is None:
             await connect(loops, self.host, self.port, limit)
         else:
-            both = limit, min(within, HANDSHAKE_TIMEOUT)
+            both = limit, min(within, HANDSHAKE_FACTOR * limit, HANDSHAKE_TIMEOUT)
             await connect_tls(loops, self.host, self.port, both, self._proof._replace(http2=http2))
 
 
