@@ -31,7 +31,7 @@ from activator.tls.certificates import (
     read_certificates,
     server_context,
 )
-from activator.tls.internal_encryption import pod_context
+from activator.tls.internal_encryption import ServiceTls, pod_context
 
 logger = logging.getLogger(__name__)
 
@@ -188,26 +188,7 @@ def _folders(paths: str) -> tuple[Path, ...]:
     return tuple(Path(path) for path in paths.split(",") if path)
 
 
-class UpstreamTls:
-    """Verifies a pod by the name of its Service; has the interface of PodTls.
-
-    Arguments:
-        contexts: for HTTP/1.1, and for HTTP/2.
-        server_name: ``service.namespace``.
-    """
-
-    def __init__(
-        self, contexts: tuple[ssl.SSLContext, ssl.SSLContext], server_name: str = ""
-    ) -> None:
-        self.context, self.http2_context = contexts
-        self.server_name = server_name
-
-    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
-        """Return nothing: the handshake has checked the name."""
-        return ""
-
-
-def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
+def upstream_tls(settings: Settings) -> Callable[[str], ServiceTls]:
     """Return what makes the TLS side of connections to the pods of a Service, by its name.
 
     Its roots are the certificates of the listener too, as in the add-on. Public authorities are
@@ -227,9 +208,9 @@ def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
             roots |= read_certificates(file.read_bytes())
         except (OSError, CertificateError) as error:
             raise TlsFileError(f"TLS to pods, by KEDA_HTTP_TLS_CA_DIRS ({file}): {error}") from None
-    contexts = pod_context(roots, HTTP1), pod_context(roots, HTTP2)
-    for context in contexts:
+    contexts = {protocol: pod_context(roots, protocol) for protocol in (HTTP1, HTTP2)}
+    for context in contexts.values():
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if settings.keda_tls_skip_verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return partial(UpstreamTls, contexts)
+    return partial(ServiceTls, context_of=contexts.__getitem__)

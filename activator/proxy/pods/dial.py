@@ -22,8 +22,7 @@ from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod, Http2PodState, PodSt
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.files import Waiter
 from activator.tls.certificates import HTTP2, protocol, reason
-from activator.tls.internal_encryption import PodTls, UnverifiedTls
-from activator.tls.store import UpstreamTls
+from activator.tls.internal_encryption import PodTls, ServiceTls
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
@@ -68,7 +67,7 @@ class Proof(NamedTuple):
         http2: whether the pod also has to choose HTTP/2.
     """
 
-    tls: PodTls | UnverifiedTls | UpstreamTls
+    tls: PodTls | ServiceTls
     namespace: str
     http2: bool = False
 
