@@ -29,7 +29,6 @@ from activator.objects.fields import ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.revisions import endpoints_of
-from activator.plain.service import BufferedPort
 from activator.plain.slices import Slice, join
 from activator.plain.workloads import Index
 from activator.records.source_status import ObjectWarning
@@ -103,9 +102,9 @@ class KedaDialect(Dialect):
         self._known: dict[RevisionID, _Known] = {}
         # The route objects that name a Service or a ConfigMap.
         self._users: Index[ObjectKey, RevisionID] = Index()
-        self._ports: dict[ObjectKey, tuple[BufferedPort, ...]] = {}
+        # Of a Service its ports; of a ConfigMap its bodies.
+        self._named: dict[ObjectKey, Any] = {}
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice]] = {}
-        self._bodies: dict[ObjectKey, Mapping[str, bytes]] = {}
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
         self._reports = ProblemReports()
@@ -128,26 +127,16 @@ class KedaDialect(Dialect):
         known.uses = uses
         self._changed[id_] = None
 
-    def put_service(
-        self,
-        key: ObjectKey,
-        old: tuple[BufferedPort, ...] | None,
-        new: tuple[BufferedPort, ...] | None,
-    ) -> None:
-        """Replace the ports of a Service; None if it is deleted, or has no pods by its type."""
-        self._replace(self._ports, key, new)
+    def put_named(self, key: ObjectKey, old: object, new: object) -> None:
+        """Replace the ports of a Service, or the bodies of a ConfigMap.
 
-    def put_body(
-        self, key: ObjectKey, old: Mapping[str, bytes] | None, new: Mapping[str, bytes] | None
-    ) -> None:
-        """Replace a ConfigMap of bodies; None if it is deleted, or lacks the label."""
-        self._replace(self._bodies, key, new)
-
-    def _replace(self, known: dict[ObjectKey, Any], key: ObjectKey, new: object) -> None:
+        None stands for a deleted object, a Service without pods by its type, or a ConfigMap without
+        the label.
+        """
         if new is None:
-            known.pop(key, None)
+            self._named.pop(key, None)
         else:
-            known[key] = new
+            self._named[key] = new
         self._changed.update(dict.fromkeys(self._users.get(key)))
 
     def put_slice(self, key: ObjectKey, old: Slice | None, new: Slice | None) -> None:
@@ -189,7 +178,7 @@ class KedaDialect(Dialect):
             del self._known[id_]
             return
         bodies = {
-            name: self._bodies.get(ObjectKey("ConfigMap", id_.namespace, name))
+            name: self._named.get(ObjectKey("ConfigMap", id_.namespace, name))
             for name in found.config_maps
         }
         found_problems = list(problems_of(found, bodies, hides=len(known.objects) > 1))
@@ -213,32 +202,27 @@ class KedaDialect(Dialect):
     ) -> Iterable[ServiceProblem]:
         """Pass on a revision and its pods, and return what is wrong with its Service."""
         service = ObjectKey("Service", id_.namespace, target.service)
-        port, problem = port_of(target, self._ports.get(service))
+        port, problem = port_of(target, self._named.get(service))
         revision = revision_of(id_, found, port, problem, bodies, self._scope.interceptor)
         if passed.revision != revision:
             self._sink.set_revision(revision)
             passed.revision = revision
+        endpoints: Mapping[AppProtocol, ListedEndpoints] = {}
         if port is None:
-            self._pass_endpoints(id_, passed, {})
-            known = service in self._ports
+            known = service in self._named
             reason = ProblemReason.NO_SUCH_PORT if known else ProblemReason.NO_SUCH_SERVICE
-            return (ServiceProblem(reason, f"{problem}, so requests wait"),)
-        listed = self._slices.get(service, {}).values()
-        pods = join(listed, port.name, ipv6=self._ipv6)
-        has_own = any(self._scope.own.has_port(each.ports.get(port.name, 0)) for each in listed)
-        own = self._scope.own.among(pods) if has_own else {}
-        self._pass_endpoints(id_, passed, endpoints_of(pods, port, own))
-        return (*problems.of_slices(port, listed), *problems.of_own_ports(own))
-
-    def _pass_endpoints(
-        self,
-        id_: RevisionID,
-        passed: _Passed,
-        endpoints: Mapping[AppProtocol, ListedEndpoints],
-    ) -> None:
+            found_problems = [ServiceProblem(reason, f"{problem}, so requests wait")]
+        else:
+            listed = self._slices.get(service, {}).values()
+            pods = join(listed, port.name, ipv6=self._ipv6)
+            has_own = any(self._scope.own.has_port(each.ports.get(port.name, 0)) for each in listed)
+            own = self._scope.own.among(pods) if has_own else {}
+            endpoints = endpoints_of(pods, port, own)
+            found_problems = [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
         if passed.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             passed.endpoints = endpoints
+        return found_problems
 
     # -- problems -----------------------------------------------------------------------------
 
@@ -253,9 +237,9 @@ class KedaDialect(Dialect):
             objects.GROUP, _of_namespace(objects.parse_scaled_object), put_route
         ),
         ROUTE: ObjectKind(objects.GROUP, _of_namespace(objects.parse_route), put_route),
-        "Service": ObjectKind("", _of_namespace(parse_ports), put_service),
+        "Service": ObjectKind("", _of_namespace(parse_ports), put_named),
         "EndpointSlice": ObjectKind("discovery.k8s.io", _of_namespace(slices.parse), put_slice),
-        "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_body),
+        "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
     }
 
 
