@@ -184,6 +184,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/openapi.py",
                 "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
+                "activator/keda/metrics.py",
             }
         ),
         "JSON, several times as fast as the standard library; schemas of types",
