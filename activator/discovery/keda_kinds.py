@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
-from activator.discovery.dialect import Dialect, ObjectKind, ProblemReports, Scope
+from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope
 from activator.discovery.endpoints import IpFamily
 from activator.discovery.source import Sink
 from activator.keda import objects
@@ -31,7 +31,6 @@ from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.revisions import endpoints_of
 from activator.plain.slices import Slice, join
 from activator.plain.workloads import Index
-from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -84,7 +83,7 @@ def _of_namespace(
     )
 
 
-class KedaDialect(Dialect):
+class KedaDialect(JoiningDialect):
     """All route objects of the KEDA HTTP add-on.
 
     Arguments:
@@ -105,9 +104,6 @@ class KedaDialect(Dialect):
         # Of a Service its ports; of a ConfigMap its bodies.
         self._named: dict[ObjectKey, Any] = {}
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice]] = {}
-        # A dict, not a set: it keeps the order of the changes.
-        self._changed: dict[RevisionID, None] = {}
-        self._reports = ProblemReports()
 
     # -- objects ------------------------------------------------------------------------------
 
@@ -156,25 +152,14 @@ class KedaDialect(Dialect):
 
     # -- values -------------------------------------------------------------------------------
 
-    def publish_next(self) -> bool:
-        """Pass on one changed route object, and return whether there was one.
-
-        It stays marked as changed until the sink has taken it.
-        """
-        for id_ in self._changed:
-            known = self._known.get(id_)
-            if known is not None:
-                self._publish(id_, known)
-            del self._changed[id_]
-            return True
-        return False
-
-    def _publish(self, id_: RevisionID, known: _Known) -> None:
+    def _publish(self, id_: RevisionID) -> None:
+        if (known := self._known.get(id_)) is None:
+            return
         found = known.in_force
         if found is None:
             for kind in known.passed:
                 self._sink.delete_revision(id_._replace(kind=kind))
-            self._reports.put(id_, "", ())
+            self.reports.put(id_, "", ())
             del self._known[id_]
             return
         bodies = {
@@ -195,7 +180,7 @@ class KedaDialect(Dialect):
         if known.route != route:
             self._sink.set_route(id_, route)
             known.route = route
-        self._reports.put(id_, found.kind, found_problems)
+        self.reports.put(id_, found.kind, found_problems)
 
     def _pass(
         self, id_: RevisionID, passed: _Passed, found: RouteObject, target: Target, bodies: Bodies
@@ -227,10 +212,7 @@ class KedaDialect(Dialect):
     # -- problems -----------------------------------------------------------------------------
 
     def settled(self, unread: Collection[str]) -> None:
-        self._reports.settle()
-
-    def warnings(self) -> Iterable[ObjectWarning]:
-        return self._reports.warnings()
+        self.reports.settle()
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         SCALED_OBJECT: ObjectKind(
