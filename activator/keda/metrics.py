@@ -58,7 +58,11 @@ def object_metric(name: RouteName) -> str:
     return f"http-{name[0]}_002F{name[1]}"
 
 
-class QueueCount(NamedTuple):
+_Amount = Annotated[float, msgspec.Meta(ge=0, lt=2**63)]
+_NAMES: Final = {"concurrency": "Concurrency", "requests": "RequestCount", "rate": "RPS"}
+
+
+class QueueCount(msgspec.Struct, frozen=True, rename=_NAMES):
     """What one interceptor counts for one route object.
 
     Attributes:
@@ -67,23 +71,12 @@ class QueueCount(NamedTuple):
         rate: requests per second, as an interceptor before 0.14 has it.
     """
 
-    concurrency: float
-    requests: float | None
-    rate: float
+    concurrency: _Amount = 0.0
+    requests: _Amount | None = None
+    rate: _Amount = 0.0
 
 
-_Amount = Annotated[float, msgspec.Meta(ge=0, lt=2**63)]
-
-
-class _Count(msgspec.Struct):
-    """An object's counts by the add-on's names; other names are ignored."""
-
-    Concurrency: _Amount = 0.0
-    RequestCount: _Amount | None = None
-    RPS: _Amount = 0.0
-
-
-_QUEUE: Final = msgspec.json.Decoder(dict[str, _Count])
+_QUEUE: Final = msgspec.json.Decoder(dict[str, QueueCount])
 
 
 def parse_queue(body: bytes) -> Mapping[RouteName, QueueCount]:
@@ -101,7 +94,7 @@ def parse_queue(body: bytes) -> Mapping[RouteName, QueueCount]:
         namespace, _, name = key.partition("/")
         if not name:
             raise ValueError(f"expected NAMESPACE/NAME, got {key!r}")
-        counts[namespace, name] = QueueCount(count.Concurrency, count.RequestCount, count.RPS)
+        counts[namespace, name] = count
     return counts
 
 

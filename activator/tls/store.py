@@ -115,10 +115,9 @@ class StoreTls(ServerTls):
                 after[files] = self._renewed(files, before.get(files))
         except (OSError, TlsFileError) as error:
             logger.warning("the last certificates of the listener stay in force: %s", error)
-            self._loaded = before | after
-        else:
+            after = before | after
+        if after != before:
             self._loaded = after
-        if self._loaded != before:
             self._index()
             self.replace(self._loaded[self._default].context)
             logger.info("certificates of the listener: %d", len(self._loaded))
