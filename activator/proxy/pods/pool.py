@@ -552,8 +552,7 @@ class ConnectionPools:
         pool = self._secured.get(pod)
         if pool is None:
             revision = pod.config.revision
-            requests = revision.policies.requests
-            rules = None if requests is None else requests.interceptor
+            rules = revision.policies.interceptor
             service = revision.id.name if rules is None else rules.target.partition(":")[0]
             tls = self.upstream(f"{service}.{revision.id.namespace}")
             pool = Pool(self.resources, PodTarget(pod, tls, passthrough=False))
