@@ -497,7 +497,8 @@ class Settings:
     )
     connect_timeout: float = setting(
         values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",
-        "Time to open a connection to a pod; after it the activator requeues the request.",
+        "Time to open a connection to a pod; after it the activator requeues the request. A TLS "
+        "handshake may take five times as long, but at most 10 s.",
         "Long enough for one lost SYN on a slow path, short enough to try another pod.",
         add_on="KEDA_HTTP_CONNECT_TIMEOUT", add_on_zero="1m", keda="500ms",
     )
