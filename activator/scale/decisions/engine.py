@@ -356,9 +356,10 @@ class Engine:
             record.quiet_until = NEVER
             if record.facts.target is not None:
                 self._reconsider_sharing(record.facts.target)
-            if record.facts.ready:
+            would_sleep = record.trial == 0
+            if record.facts.ready and not would_sleep:
                 continue
-            if not record.facts.replicas:
+            if would_sleep or not record.facts.replicas:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
@@ -481,6 +482,7 @@ class Engine:
             record.sleep.waited += ceil(seen.current)
         if record.trial is not None:
             record.trial = record.trial if plan.replicas is None else plan.replicas
+            record.sleep.note(record.trial, asks.scale.first, now)
             plan = record.as_trial(plan)
         elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
