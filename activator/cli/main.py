@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from activator.keda.words import OTHER_VARIABLES
 from activator.pages import LIST, SCALER, pages
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
@@ -135,8 +136,9 @@ def command(
 
 def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSettings | None:
     """Return the settings, and print unknown variables; on errors print them and return None."""
-    known = [row.variable for row in (*SETTINGS, *scale_settings.SETTINGS)]
-    for text in unknown_variables(known, os.environ):
+    rows = (*SETTINGS, *scale_settings.SETTINGS)
+    known = [name for row in rows for name in (row.variable, *row.add_on)]
+    for text in unknown_variables(known, os.environ, OTHER_VARIABLES):
         click.echo(f"activator {command}: {text}", err=True)
     if is_add_on(os.environ) and os.environ.get("PROFILING_BIND_ADDRESS"):
         text = "environment variable PROFILING_BIND_ADDRESS has no effect; see --profiling-port"

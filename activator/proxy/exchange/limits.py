@@ -205,8 +205,7 @@ def name_wait(exchange: Exchange, detail: str) -> str:
 
 def rules_of(exchange: Exchange) -> InterceptorRules | None:
     """Return what the object of a request asks for; None for other revisions."""
-    requests = exchange.entry.throttler.revision.policies.requests
-    return None if requests is None else requests.interceptor
+    return exchange.entry.throttler.revision.policies.interceptor
 
 
 def _name_of_client(exchange: Exchange) -> str:

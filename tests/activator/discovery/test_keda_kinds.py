@@ -159,7 +159,8 @@ def test_everything_is_known_whatever_comes_first(order: tuple[int, ...]) -> Non
     world = World()
     world.apply(*(OBJECTS[index] for index in order))
     assert (world.pods(), world.find("a.com")) == (["10.0.0.1:8080"], "web")
-    placeholder = StaticResponse(503, files={"a.html": b"soon"}, key="a.html")
+    files = {"a.html": b"soon"}
+    placeholder = StaticResponse(503, files=files, key="a.html", config_map="files")
     assert world.rules() == InterceptorRules(
         "InterceptorRoute", "hello:80", placeholder=placeholder
     )
@@ -547,7 +548,7 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
         row.put(dialect, key, old, None)
         dialect.publish_next()
     kept = [value for value in vars(dialect).values() if isinstance(value, dict)]
-    assert kept == [{}] * 5
+    assert kept == [{}] * 4
     [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]
     assert not any(users.get(key) for key, _, _ in parsed)
     assert list(dialect.warnings()) == []

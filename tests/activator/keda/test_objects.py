@@ -11,8 +11,6 @@ from activator.keda.objects import (
     SCALED_OBJECT,
     RequestRate,
     RouteObject,
-    Static,
-    StaticEntry,
     Target,
     Timeouts,
     parse_body,
@@ -21,7 +19,7 @@ from activator.keda.objects import (
     unknown_fields,
 )
 from activator.objects.fields import ManifestError
-from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
+from throttler.request_policies import HeaderRule, RouteRule, StaticResponse, StaticRoute
 
 METADATA = {
     "name": "shop",
@@ -147,11 +145,11 @@ def test_a_route_with_all_fields() -> None:
     assert found.rules == (RouteRule(("a.com",), ("x",)), RouteRule())
     assert (found.concurrency, found.rate) == (2, RequestRate(3, 60, 1))
     assert found.fallback == Target("spare", 8080, "")
-    assert found.placeholder == Static(StaticResponse(503, b"\r\nX-A: b", b"soon"))
+    assert found.placeholder == StaticResponse(503, b"\r\nX-A: b", b"soon")
     assert (found.max_pending, found.overflow) == (4, True)
     assert found.timeouts == Timeouts(0, 5, 1)
-    files = Static(StaticResponse(418, files=None, by_path=True), "files")
-    assert found.static_entries == (StaticEntry((RouteRule((), ("robots.txt",)),), files, True),)
+    files = StaticResponse(418, files=None, by_path=True, config_map="files")
+    assert found.static_routes == (StaticRoute((RouteRule((), ("robots.txt",)),), files, True),)
     assert found.config_maps == {"files"}
 
 
