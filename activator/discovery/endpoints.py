@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -122,6 +122,7 @@ class _Entry(NamedTuple):
     ip: str
     uid: str
     ready: bool
+    zone: str
 
 
 def _family(field: Field) -> IpFamily:
@@ -135,10 +136,13 @@ def _family(field: Field) -> IpFamily:
 def _slice_endpoints(present: Iterable[_Entry], port: int) -> ListedEndpoints:
     ready: dict[str, Endpoint] = {}
     not_ready: dict[str, Endpoint] = {}
+    zones: dict[str, str] = {}
     for each in present if port else ():
         address = f"{host(each.ip)}:{port}"
         (ready if each.ready else not_ready).setdefault(address, Endpoint(address, each.uid))
-    return without_duplicates(ready, not_ready)
+        if each.zone:
+            zones[address] = each.zone
+    return replace(without_duplicates(ready, not_ready), zones=zones)
 
 
 def _present(endpoints: Field) -> Iterator[_Entry]:
@@ -157,8 +161,8 @@ def _present(endpoints: Field) -> Iterator[_Entry]:
                 "addresses": [str(ip), *_],
                 "conditions": {"ready": bool(ready), "terminating": False},
                 "targetRef": {"uid": str(uid)},
-            } if host(ip):
-                yield _Entry(ip, uid, ready)
+            } if host(ip) and isinstance(value, dict) and type(value.get("zone", "")) is str:
+                yield _Entry(ip, uid, ready, value.get("zone", ""))
             case _:
                 yield from _one(endpoints.item(index, value))
 
@@ -168,7 +172,8 @@ def _one(entry: Field) -> Iterator[_Entry]:
     # By the API, an entry without a condition is ready and does not terminate.
     ready = conditions["ready"].boolean(default=True)
     if not conditions["terminating"].boolean(default=False):
-        yield _Entry(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
+        uid, zone = entry["targetRef"]["uid"].text(), entry["zone"].text()
+        yield _Entry(_ip(entry["addresses"]), uid, ready, zone)
 
 
 def _ip(addresses: Field) -> str:
@@ -352,17 +357,21 @@ def originals(
 
 def join_endpoints(
     parts: Iterable[Mapping[AppProtocol, ListedEndpoints]],
+    others: Iterable[Mapping[AppProtocol, ListedEndpoints]] = (),
 ) -> Mapping[AppProtocol, ListedEndpoints]:
     """Return the pods that several objects list for one revision.
 
     Arguments:
         parts: the endpoints of each object; no part means that the revision has no pods.
+        others: only their zones count. Endpoints have no zones, but slices beside them do.
 
     Returns:
         The union by protocol. An address is in one set only, once; ready wins.
     """
     parts = list(parts)
-    if len(parts) == 1:
+    every = (*parts, *others)
+    zoned = [part for part in every if any(listed.zones for listed in part.values())]
+    if len(parts) == 1 and all(part is parts[0] for part in zoned):
         return parts[0]
     merged = {}
     for protocol in AppProtocol:
@@ -372,7 +381,8 @@ def join_endpoints(
             endpoints = part.get(protocol, ListedEndpoints())
             _add(endpoints.ready, ready)
             _add(endpoints.not_ready, not_ready)
-        merged[protocol] = without_duplicates(ready, not_ready)
+        zones = {at: zone for part in zoned for at, zone in part[protocol].zones.items()}
+        merged[protocol] = replace(without_duplicates(ready, not_ready), zones=zones)
     return merged
 
 

@@ -270,7 +270,8 @@ class KnativeDialect(Dialect):
     ) -> Mapping[AppProtocol, ListedEndpoints]:
         chosen = self._chosen(parts)
         self._log_truncation(revision_id, parts, chosen)
-        return join_endpoints(part.endpoints for part in chosen)
+        every = (part.endpoints for part in parts.values())
+        return join_endpoints((part.endpoints for part in chosen), every)
 
     def _join_public(
         self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]
