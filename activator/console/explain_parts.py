@@ -142,9 +142,11 @@ LISTED_SILENT: Final = 5
 def parts(one: client.Json) -> Iterator[Part]:
     """Yield the table of pods with the rules that decided, and the table of cold starts."""
     if pods := [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]:
-        rows = tuple(map(_pod_row, pods))
+        zoned = any("zone" in pod for pod in pods)
+        columns = (*POD_COLUMNS, *(("zone",) if zoned else ()))
+        rows = tuple((*_pod_row(pod), *((_zone(pod),) if zoned else ())) for pod in pods)
         styles = tuple(map(_style, pods))
-        yield Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles)
+        yield Table(columns, rows, frozenset({"status", "probed", "since"}), styles)
         yield tuple(_rules(pods))
     if cold_starts := one.nodes("coldStarts", required=False):
         rows = tuple(map(_cold_start_row, cold_starts))
@@ -187,6 +189,11 @@ def _pod_row(pod: client.Json) -> tuple[str, ...]:
         f"{pod.whole('inFlight')}/{limit}",
         pod.text("lastError", default="-"),
     )
+
+
+def _zone(pod: client.Json) -> str:
+    own = " (own)" if "near" in pod and pod.flag("near") else ""
+    return pod.text("zone", default="-") + own
 
 
 def _ago(of: client.Json, name: str) -> str:

@@ -276,6 +276,13 @@ STICKY = counter(
     *(*REVISION, "result"),
     counts="request",
 )
+LEFT_ZONE = counter(
+    "activator_requests_outside_zone_total",
+    "Requests for which the activator picked a pod outside of its own zone; without those of the "
+    "policies hash and sticky.",
+    *REVISION,
+    counts="request",
+)
 PODS = gauge(
     "activator_pods",
     "Pods of the revision that the activator knows, by state.",

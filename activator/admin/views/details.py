@@ -62,6 +62,11 @@ class PodView(TypedDict):
         "error of the last failed probe or connection, or the error response that ejected the "
         "pod; `null` if none",
     ]
+    zone: Annotated[str | None, "zone of the pod, by its EndpointSlice; `null` if unknown"]
+    near: Annotated[
+        bool | None,
+        "whether the pod is in the activator's own zone; `null` if either zone is unknown",
+    ]
     inSlice: Annotated[bool, "whether the pod is usable and in this activator's own share"]
 
 
