@@ -88,6 +88,8 @@ def facts(service: client.Json) -> Iterator[Fact]:
         count = f"{before} → {_counted(after)}"
         text = f"{change.text('at')}: {count}; {change.text('sentence')}"
         yield Fact("Last change", (text,))
+    if (savings := service.node("savings")) is not None and savings.number("podSeconds"):
+        yield Fact("Savings", (savings.text("sentence"),))
     findings = service.nodes("findings", required=False)
     if findings:
         yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))

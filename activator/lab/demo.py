@@ -1,9 +1,9 @@
 """The demo: sample services that scale from zero, a short guide, and a line for each event.
 
 It has a toy cluster and a folder with copies of its objects. The caller starts an activator that
-watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. `ToyAutoscaler`
-scales the revisions of Knative. One service needs no Knative: it is a Deployment that
-``activator scale`` scales. This scaler is the real program, as a separate process.
+watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. A
+`ToyAutoscaler` scales each revision of Knative. One service needs no Knative: it is a Deployment
+that ``activator scale`` scales. This scaler is the real program, as a separate process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from typing import Any, Final, NamedTuple
 
 from activator.lab import objects
 from activator.lab.addresses import AddressPool
-from activator.lab.cluster import PACE, SYSTEM, ToyCluster
+from activator.lab.cluster import NAMESPACE, PACE, ToyCluster
 from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
 from activator.lab.kubelet import PERIOD, Probes
 from activator.lab.programs import DidNotStart, LocalScaler, own_command
 
 #: Requests at a time for each pod of a service without a limit.
-DEFAULT_TARGET = 10.0
+DEFAULT_TARGET = 10
+#: The largest number of pods of a service.
+MAX_PODS = 3
 #: Tolerance for rounding errors of floating point numbers.
 EPSILON = 1e-9
 
@@ -38,22 +40,13 @@ EPSILON = 1e-9
 class ToyScaler:
     """The desired number of pods of one service, from its statistics."""
 
-    def __init__(self, target: float, max_pods: int, window: float, min_pods: int = 0) -> None:
+    def __init__(self, target: int, window: float) -> None:
         """
         Arguments:
             target: requests at a time that one pod should have; above 0.
-            max_pods: the largest number of pods.
             window: seconds without load after which a service scales to zero.
-            min_pods: the smallest number of pods.
-
-        Raises:
-            ValueError: the arguments contradict each other.
         """
-        if target <= 0 or window <= 0 or not 0 <= min_pods <= max_pods:
-            raise ValueError(f"{target=}, {window=}, {min_pods=}, {max_pods=}: cannot scale so")
         self._target = target
-        self._max_pods = max_pods
-        self._min_pods = min_pods
         self._window = window
         # Decreasing needs from oldest to newest. An older need that is not larger than a newer one
         # can never be the maximum again, so `observe` removes it.
@@ -75,8 +68,7 @@ class ToyScaler:
         """Return the desired number of pods now."""
         while self.needs and self.needs[0][0] + self._window <= now:
             self.needs.popleft()
-        need = self.needs[0][1] if self.needs else 0
-        return min(max(need, self._min_pods), self._max_pods)
+        return min(self.needs[0][1], MAX_PODS) if self.needs else 0
 
     def next_change(self) -> float | None:
         """Return when `desired` may fall without a new statistic; None for never."""
@@ -94,22 +86,13 @@ class DemoService:
     Attributes:
         container_concurrency: requests that one pod may have at a time; 0 is no limit.
         start_after: seconds from a pod's start to its listening.
-        target: requests at a time that one pod should have; 0 takes container_concurrency.
         idle: seconds without requests before the service scales to zero.
-        timeout: seconds that a request may take in total.
-        exec_readiness: the container has an exec readiness probe.
     """
 
     name: str
-    namespace: str = "default"
     container_concurrency: int = 0
-    start_after: float = 2.0
-    target: float = 0.0
-    min_pods: int = 0
-    max_pods: int = 3
+    start_after: float = 1.5
     idle: float = 15.0
-    timeout: int = 300
-    exec_readiness: bool = False
 
 
 class DemoEvent(NamedTuple):
@@ -125,91 +108,42 @@ class DemoEvent(NamedTuple):
     at: float
     service: DemoService
     kind: str
-    pod: str = ""
-    details: dict[str, object] = {}  # noqa: RUF012  never changed
+    pod: str
+    details: dict[str, object]
 
 
 Tell = Callable[[DemoEvent], object]
 
 
 class ToyAutoscaler:
-    """Scales all revisions of a cluster. It needs a running loop."""
+    """Scales one revision. It needs a running loop, and must be called on its thread."""
 
     def __init__(
-        self,
-        cluster: ToyCluster,
-        services: Iterable[DemoService],
-        tell: Tell,
-        readiness_period: float = PERIOD,
+        self, cluster: ToyCluster, service: DemoService, tell: Tell, period: float = PERIOD
     ) -> None:
-        """Create the revisions, with their least numbers of pods.
+        """Create the revision, without pods.
 
         Arguments:
             tell: called with each event; must return at once.
-            readiness_period: seconds between kubelet's checks of a pod.
+            period: seconds between kubelet's checks of a pod.
         """
-        self._services = {
-            (service.namespace, service.name): _ScaledRevision(
-                cluster, service, tell, readiness_period
-            )
-            for service in services
-        }
-
-    def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Use the load that an activator reports; ignore unknown revisions. Do not block.
-
-        The caller must be on the thread of the loop.
-        """
-        for revision_id, concurrency, count in stats:
-            service = self._services.get(revision_id)
-            if service is not None:
-                service.observe(concurrency, count)
-
-    def on_queue(self, revision_id: tuple[str, str], reason: str) -> None:
-        """Note that the activator has begun to queue requests of a revision, with the reason.
-
-        Like `on_stats`, it returns at once, and must be called on the loop's thread.
-        """
-        service = self._services.get(revision_id)
-        if service is not None:
-            service.waits(reason)
-
-    def close(self) -> None:
-        """Start and stop no pod any more."""
-        for service in self._services.values():
-            service.close()
-
-
-class _ScaledRevision:
-    """One revision: its scaler and its pods."""
-
-    def __init__(
-        self, cluster: ToyCluster, service: DemoService, tell: Tell, period: float
-    ) -> None:
         self._cluster = cluster
         self._service = service
         self._tell = tell
-        target = service.target or service.container_concurrency or DEFAULT_TARGET
-        self._scaler = ToyScaler(target, service.max_pods, service.idle, service.min_pods)
-        self._timer: asyncio.TimerHandle | None = None
         concurrency = service.container_concurrency
-        found = objects.revision(
-            service.name,
-            namespace=service.namespace,
-            container_concurrency=concurrency,
-            timeout=service.timeout,
-            exec_readiness=service.exec_readiness,
-        )
-        probes = Probes(period, exec_readiness=service.exec_readiness)
+        self._scaler = ToyScaler(concurrency or DEFAULT_TARGET, service.idle)
+        self._timer: asyncio.TimerHandle | None = None
+        found = objects.revision(service.name, container_concurrency=concurrency)
         options = {"start_after": service.start_after, "container_concurrency": concurrency}
-        cluster.add_revision(found, probes, options)
-        self._reconcile()
+        cluster.add_revision(found, Probes(period), options)
 
     def close(self) -> None:
+        """Start and stop no pod any more."""
         if self._timer is not None:
             self._timer.cancel()
 
     def observe(self, concurrency: float, count: float) -> None:
+        """Use the load that an activator reports: average concurrency, and new requests."""
         self._scaler.observe(time.monotonic(), concurrency, count)
         # Only without any pod is it certain that the request is queued. The activator probes pods
         # itself, so a pod that Kubernetes does not list as ready may have responded already.
@@ -218,6 +152,7 @@ class _ScaledRevision:
         self._reconcile()
 
     def waits(self, reason: str) -> None:
+        """Note that the activator has begun to queue requests, with the reason."""
         # Without a pod, `observe` has reported this. A queue at capacity is normal: the service is
         # being scaled.
         if self._running and reason != "at-capacity":
@@ -225,18 +160,17 @@ class _ScaledRevision:
 
     @property
     def _running(self) -> list[str]:
-        return self._cluster.running(self._service.name, self._service.namespace)
+        return self._cluster.running(self._service.name)
 
     def _reconcile(self) -> None:
         """Start and stop pods, and come back when the desired number may change by itself."""
         now, running = time.monotonic(), self._running
         wanted = self._scaler.desired(now)
-        name, namespace = self._service.name, self._service.namespace
         if wanted != len(running):
             self._happened("scaled", pods=len(running), wanted=wanted)
-        self._cluster.start_pods(name, wanted - len(running), namespace)
+        self._cluster.start_pods(self._service.name, wanted - len(running))
         for pod in running[wanted:]:
-            self._cluster.stop_pod(pod, namespace)
+            self._cluster.stop_pod(pod)
         self.close()
         if (change := self._scaler.next_change()) is not None:
             delay = max(change - now, 0)
@@ -248,12 +182,12 @@ class _ScaledRevision:
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
 REVISIONS = (
-    DemoService("hello", start_after=1.5, idle=15.0),
-    DemoService("slow", container_concurrency=2, start_after=2.5, idle=15.0),
+    DemoService("hello"),
+    DemoService("slow", container_concurrency=2, start_after=2.5),
 )
 
 #: A Deployment with a Service, without Knative.
-PLAIN = DemoService("web", start_after=1.5, idle=15.0)
+PLAIN = DemoService("web")
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
 RESTART_AFTER: Final = 1.0
@@ -292,9 +226,9 @@ class Demo:
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
-        self._scaler = LocalScaler((), _ignore, {})
+        self._scaler = LocalScaler((), _ignore)
         self._cluster: ToyCluster
-        self._autoscaler: ToyAutoscaler
+        self._autoscalers: dict[tuple[str, str], ToyAutoscaler] = {}
         self._running: Future[None] | None = None
 
     def __enter__(self) -> Demo:
@@ -309,15 +243,19 @@ class Demo:
 
         It returns at once. The caller must be on the thread of the loop, after `start`.
         """
-        self._autoscaler.on_stats(stats)
+        for revision, concurrency, count in stats:
+            if found := self._autoscalers.get(revision):
+                found.observe(concurrency, count)
 
     def on_queue(self, name: tuple[str, str], reason: str) -> None:
         """Note that requests of a service, (namespace, name), begin to wait, with the reason.
 
         The caller must be on the loop's thread, as for `on_stats`.
         """
-        if name != (self._plain.namespace, self._plain.name):
-            self._autoscaler.on_queue(name, reason)
+        if found := self._autoscalers.get(name):
+            found.waits(reason)
+        elif name != (NAMESPACE, self._plain.name):
+            return
         elif not any(_service_of(pod) == self._plain.name for pod in self._cluster.pods):
             self._happened("queued")
         elif reason != "at-capacity":
@@ -372,7 +310,10 @@ class Demo:
                     self._addresses, tasks, self._happened, PACE, folder=self.manifests
                 )
                 cluster.node.restart_after = RESTART_AFTER
-                self._autoscaler = ToyAutoscaler(cluster, self._services.values(), self._tell)
+                self._autoscalers = {
+                    (NAMESPACE, name): ToyAutoscaler(cluster, each, self._tell)
+                    for name, each in self._services.items()
+                }
                 try:
                     await cluster.start()
                     self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
@@ -381,13 +322,13 @@ class Demo:
                     started.set_result(None)
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    self._autoscaler.close()
+                    for each in self._autoscalers.values():
+                        each.close()
                     await self._scaler.close()
                     await cluster.close()
 
     async def _start_scaler(self) -> None:
-        settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
-        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore, settings)
+        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore)
         try:
             await self._scaler.start()
         except DidNotStart as error:

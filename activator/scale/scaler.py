@@ -21,6 +21,7 @@ from activator.process.timers import Tasks
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
+from activator.scale.chains import ChainPart
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Alone, Candidate, LeasePlace
@@ -49,6 +50,7 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     external_metrics.make,
     OwnersPart,
     TakeoverPart,
+    ChainPart,
     events.make,
 )
 
@@ -66,6 +68,7 @@ class ScalerProcess:
         addresses: of the listeners, by name; empty before ``start``.
         engine: decides while this process leads.
         loads: the reports of the activators.
+        services: the Services that opt in, with their workloads.
         routes: the route objects of the KEDA HTTP add-on; None without the dialect ``keda``.
         objects: of the cluster; ``watch`` follows them.
         candidate: takes part in the election.
@@ -101,7 +104,8 @@ class ScalerProcess:
             )
         else:
             parts = [each for each in parts if each is KedaPart]
-        api, services = self._server, EnabledServices(self._pending.add)
+        api = self._server
+        services = self.services = EnabledServices(self._pending.add)
         self.loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,

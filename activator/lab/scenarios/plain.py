@@ -98,7 +98,7 @@ async def rollout(lab: Environment) -> None:
     web = await lab.deploy_service(replicas=2)
     async with lab.load(web, rate=RATE, posts=5) as load:
         await load.more(RATE // 2)
-        lab.roll_out(web, "b")
+        lab.roll_out(web)
         await lab.until(lambda: len(web.pods) == 4, "two new pods start")
         await web.pods[0].until("stopped")
         await web.pods[1].until("stopped")
@@ -133,10 +133,7 @@ async def scale_down(lab: Environment) -> None:
         await load.more(20)
         web.scale(1)
         await lab.until(lambda: all(pod.count("draining") for pod in leaving), "two pods terminate")
-        await web.until_view(
-            "the activator uses one pod",
-            lambda view: sum(pod["usable"] for pod in view["pods"]) == 1,
-        )
+        await web.until_usable(1, "the activator uses one pod")
         await load.more(50)
         ended = await asyncio.gather(*slow)
         for pod in leaving:
@@ -253,8 +250,8 @@ async def two_owners(lab: Environment) -> None:
     web = await lab.deploy_service(replicas=3)
     lab.note(Who.FAULT, "a HorizontalPodAutoscaler targets the Deployment too")
     lab.cluster.create(AUTOSCALERS, autoscaler(web.name))
-    view = await lab.until_view(
-        web, "reason two-owners", lambda view: view.get("reason") == "two-owners", Who.SCALER
+    view = await web.until_view(
+        "reason two-owners", lambda view: view.get("reason") == "two-owners", Who.SCALER
     )
     lab.expect("the reason names the HPA", "web" in str(view["detail"]), view["detail"])
     lab.expect_equal("the scaler leaves the pods alone", web.replicas, 3)
@@ -296,7 +293,7 @@ async def ten_times(lab: Environment) -> None:
 
 async def _roll_out_and_sleep(lab: Environment, web: AppHandle) -> None:
     """Roll out a template; then scale to zero `TIMES` times, until a new pod responds."""
-    lab.roll_out(web, "b")
+    lab.roll_out(web)
     await web.pods[0].until("stopped")
     for _ in range(TIMES):
         pod, before = web.pods[-1], len(web.pods)

@@ -208,7 +208,7 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
     Raises:
         OSError: see ``connect_tls``.
     """
-    files = pool.resources.files
+    files, target = pool.resources.files, pool.target
     limit = min(within, pool.resources.limits.connect_timeout)
     while True:
         idle = await files.take(waiter, probe=within < inf)
@@ -216,7 +216,14 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
             return idle
         pod: Http1Pod | Http2Pod = Http2Pod(pool) if http2 else Http1Pod(pool)
         try:
-            await pool.target.connect(pod.protocol(), limit, within, http2=http2)
+            # The loops find methods by name, so a compiled class needs no base class of asyncio.
+            loops = cast(asyncio.BaseProtocol, pod.protocol())
+            if target.proof is None:
+                await connect(loops, target.host, target.port, limit)
+            else:
+                both = limit, min(within, HANDSHAKE_TIMEOUT)
+                proof = target.proof._replace(http2=http2)
+                await connect_tls(loops, target.host, target.port, both, proof)
             return pod
         except OSError as error:
             if error.errno not in LOCAL_SHORTAGE or not waiter.wants_connection:

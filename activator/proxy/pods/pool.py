@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import Final, cast, final
+from typing import Final, final
 
 from activator.knative.words import (
     ORIGINAL_HOST_START,
@@ -31,12 +31,9 @@ from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, PLAIN_HOST_START, Request
 from activator.proxy.pods.dial import (
-    HANDSHAKE_TIMEOUT,
     Dial,
     Proof,
     SharedDial,
-    connect,
-    connect_tls,
 )
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
@@ -89,6 +86,7 @@ class PodTarget:
         host, port: the address of connections; over TLS they use another port.
         origin: host and port as ``scheme://ip:port``.
         is_plain: whether the pod has no queue-proxy.
+        proof: what the pod has to prove over TLS; None without TLS.
         probe_lines: the fields by which a probe names the pod, each with its CRLF.
         host_lines: the fields by which a request names the pod, each with its CRLF.
         host_start: the start of the line with the client's host, see ``request.pod_head``.
@@ -97,7 +95,6 @@ class PodTarget:
 
     __slots__ = (
         "_peer_line",
-        "_proof",
         "_revision",
         "address",
         "host",
@@ -108,6 +105,7 @@ class PodTarget:
         "origin",
         "port",
         "probe_lines",
+        "proof",
     )
 
     def __init__(
@@ -124,9 +122,9 @@ class PodTarget:
         host, _, port = pod.address.rpartition(":")
         self.host = host.strip("[]")
         self.port = int(port)
-        self._proof: Proof | None = None
+        self.proof: Proof | None = None
         if tls is not None:
-            self._proof = Proof(tls, self._revision.namespace)
+            self.proof = Proof(tls, self._revision.namespace)
             if not self.is_plain:
                 self.port = SERVICE_PORT if pod.is_service else POD_PORT
         scheme = "http" if tls is None else "https"
@@ -152,7 +150,7 @@ class PodTarget:
         self.host_blocks = self._as_blocks()
 
     def _as_blocks(self) -> tuple[bytes, bytes]:
-        front = line(b":scheme", b"http" if self._proof is None else b"https")
+        front = line(b":scheme", b"http" if self.proof is None else b"https")
         rest = b""
         for each in self.host_lines.split(b"\r\n")[:-1]:
             name, _, value = each.partition(b": ")
@@ -164,27 +162,7 @@ class PodTarget:
 
     def describe(self, error: str) -> str:
         """Return the error of a connection with its TLS port, for people."""
-        return error if self._proof is None else f"TLS on port {self.port}: {error}"
-
-    async def connect(self, protocol: object, limit: float, within: float, *, http2: bool) -> None:
-        """Connect; over TLS, check the pod's certificate.
-
-        Arguments:
-            protocol: the loop's protocol object.
-            limit: seconds to connect.
-            within: seconds for the handshake, if that is less than HANDSHAKE_TIMEOUT.
-            http2: whether the pod also has to choose HTTP/2.
-
-        Raises:
-            OSError: see dial.connect_tls.
-        """
-        # The loops find methods by name, so a compiled class needs no base class of asyncio.
-        loops = cast(asyncio.BaseProtocol, protocol)
-        if self._proof is None:
-            await connect(loops, self.host, self.port, limit)
-        else:
-            both = limit, min(within, HANDSHAKE_TIMEOUT)
-            await connect_tls(loops, self.host, self.port, both, self._proof._replace(http2=http2))
+        return error if self.proof is None else f"TLS on port {self.port}: {error}"
 
 
 @final

@@ -74,6 +74,9 @@ class Observed(NamedTuple):
             The others scale it only from zero, for a request.
         paused: whether the ScaledObject that owns the workload must not add replicas.
         rate, panic_rate: mean requests per second of the two windows.
+        awake: whether the Service has awake hours now.
+        awake_until: when that may change.
+        called: whether ``current`` is a request to a Service that wakes this one, too.
     """
 
     current: float
@@ -90,6 +93,9 @@ class Observed(NamedTuple):
     paused: bool = False
     rate: float = 0.0
     panic_rate: float = 0.0
+    awake: bool = False
+    awake_until: float = FOREVER
+    called: bool = False
 
 
 class Plan(NamedTuple):
@@ -204,7 +210,7 @@ class Planner:
 
     def _is_active(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> bool:
         """Return whether KEDA and HPA must keep the workload awake."""
-        if seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)):
+        if seen.current > 0 or seen.awake or (wanted != 0 and self._is_leased(seen, now)):
             return True
         is_observed = self._closing_since is not None and now < self._closes_at(asks, seen)
         return _reads_load(asks) and is_observed
@@ -232,7 +238,7 @@ class Planner:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(
             *(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas),
-            *(seen.rate, seen.panic_rate),
+            *(seen.rate, seen.panic_rate, seen.awake, seen.called),
         )
         decision = self._autoscaler.decide(asks.scale, observed, now)
         wanted, why = decision.replicas, decision.why
@@ -255,13 +261,14 @@ class Planner:
     ) -> tuple[int | None, Why | None, ScaleReason | None]:
         if seen.replicas or seen.current <= 0:
             return None, None, None
-        wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
+        wanted = max(asks.scale.first, asks.scale.min_scale)
         if asks.scale.max_scale:
             wanted = min(wanted, asks.scale.max_scale)
+        why = Why.WAKE_WITH if seen.called else Why.COLD_START
         if seen.paused:
-            return wanted, Why.COLD_START, ScaleReason.SCALED_OBJECT_PAUSED
+            return wanted, why, ScaleReason.SCALED_OBJECT_PAUSED
         is_early = now < self._cold_start_at + RETRY_COLD_START
-        return wanted, Why.COLD_START, ScaleReason.WAITING_TO_RETRY if is_early else None
+        return wanted, why, ScaleReason.WAITING_TO_RETRY if is_early else None
 
     # -- takeover ----------------------------------------------------------------------------------
 
@@ -284,7 +291,7 @@ class Planner:
     def _is_unused(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether pods are ready, and the activators have seen no request for a while."""
         is_blind = self._ready_since is not None and asks.is_bypassed
-        return is_blind and not seen.current and not self._is_leased(seen, now)
+        return is_blind and not (seen.current or seen.awake) and not self._is_leased(seen, now)
 
     def _closes_at(self, asks: Annotations, seen: Observed) -> float:
         """Return when the workload has closed: proxies have the slice, and no request came to it.
@@ -323,6 +330,7 @@ class Planner:
             max(self._lease_until, seen.last_busy + seen.lease),
             self._ending_until if self._ready_since is None else self._ready_since + PROPAGATION,
             closing,
+            seen.awake_until,
         ):
             if now < at < found:
                 found = at

@@ -32,6 +32,7 @@ from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import endpoint, named, service, slice_of
+from tests.activator.throttlers import release
 from throttler.errors import RevisionNotFound
 from throttler.model import (
     NO_TIMEOUT,
@@ -459,7 +460,7 @@ async def test_a_deleted_object_is_gone_some_seconds_later(world: World) -> None
     assert world.find("a.com") == ""
     [left] = world.driver.throttler
     assert (left.deleted, left.statistics().in_flight) == (True, 1)
-    world.driver.release(left, ticket, 0.0)
+    release(world.driver, left, ticket, 0.0)
     assert list(world.driver.throttler) == []
     world.driver.close()
 

@@ -42,14 +42,15 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
         async with asyncio.timeout(PATIENCE):
             await guided.wait()
-        demo.on_stats([(("default", "hello"), 1.0, 1.0)])
+        demo.on_stats([(("default", "other"), 9.0, 9.0), (("default", "hello"), 1.0, 1.0)])
         async with asyncio.timeout(PATIENCE):
             await listening.wait()
         # The address that the guide names for toggling the readiness.
         (switches,) = re.findall(r"its switches are at (http://\S+/)", "\n".join(lines))
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.get(f"{switches}toggleReady")).status_code == 200
-        demo.on_queue(("default", "web"), "no-endpoints")
+        for name in ("other", "web"):
+            demo.on_queue(("default", name), "no-endpoints")
         running.cancel()
         await asyncio.wait([running])
         await demo.stop()

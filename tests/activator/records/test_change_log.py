@@ -18,7 +18,7 @@ from activator.process.logs import of_activator
 from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.test_driver import World as Driven
-from tests.activator.throttlers import throttler_of
+from tests.activator.throttlers import release, throttler_of
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -209,7 +209,7 @@ async def test_a_pod_that_finishes_its_requests_has_a_line_and_another_at_its_en
         f"pod {POD}: Kubernetes no longer lists it; it finishes its requests and gets no others"
     ]
     for ticket in tickets:
-        world.driver.release(throttler_of(world.driver, ticket), ticket, 0.0)
+        release(world.driver, throttler_of(world.driver, ticket), ticket, 0.0)
     assert world.messages() == [f"pod {POD}: it is not listed and has no request; it is gone"]
 
 
@@ -276,7 +276,7 @@ async def test_what_changes_nothing_has_no_line(world: World) -> None:
     world.list_pods(POD)
     world.revision()
     for ticket in [world.ask(revision) for _ in range(20)]:
-        world.driver.release(throttler_of(world.driver, ticket), ticket, 0.0)
+        release(world.driver, throttler_of(world.driver, ticket), ticket, 0.0)
     world.list_pods(POD, OTHER)
     world.lines()
     world.pass_probes()  # from 10 to 20: no change to or from 0

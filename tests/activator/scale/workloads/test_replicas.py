@@ -10,7 +10,6 @@ import pytest
 
 from activator.discovery.api_server import ApiResponse, ApiUnreachable
 from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind
-from activator.lab.control_plane.plane import ControlPlane
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
@@ -32,7 +31,8 @@ from activator.scale.workloads.replicas import (
 )
 from tests.activator.scale.fake_api import FakeApi, path_of, status
 from tests.activator.scale.world import elapse
-from tests.control_plane import InProcessClient
+from tests.control_plane.client import InProcessClient
+from tests.control_plane.strict import StrictControlPlane
 
 
 def scale(spec: Any, **metadata: str) -> Any:
@@ -262,7 +262,7 @@ class World:
     """Rights on a control plane."""
 
     def __init__(self) -> None:
-        self.plane = ControlPlane((*BUILT_IN, SCALED_OBJECTS, ROLLOUTS))
+        self.plane = StrictControlPlane((*BUILT_IN, SCALED_OBJECTS, ROLLOUTS))
         self.tasks = Tasks()
         self.changed: list[str] = []
         self.rights = Rights(
