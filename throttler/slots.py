@@ -17,7 +17,7 @@ from throttler.lb_policy import Policy, RandomChoice2
 from throttler.model import AdaptiveMode, RevisionConfig, RevisionKind
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
-from throttler.zones import NearFirst
+from throttler.zones import Zones
 
 # Pods that have requests and begin no response: when to probe them.
 #
@@ -134,7 +134,7 @@ class Slots:
         self._busy_since: Final = busy_since
         self._random = random
         self._borrow = borrow
-        self.zones = NearFirst(zone) if zone else None
+        self.zones = Zones(zone) if zone else None
         self.pods: list[PodTracker] = []
         self.own_free = FreePods(0)
         self.borrowable = FreePods(0)
@@ -200,16 +200,13 @@ class Slots:
 
     def _prefer_zone(self, share: ActivatorShare, limited: bool) -> None:
         """Divide the free pods by zone, if there is a choice; O(pods)."""
-        zones = self.zones
-        self._picker = policy = self.policy
+        zones, policy = self.zones, self.policy
+        self._picker = policy
         self._borrower = RandomChoice2(self._random) if policy.in_order else policy
-        if zones is None or policy.spans or not zones.weigh(self.pods, share, limited):
-            return
-        near = [pod for pod in self.pods if pod.free_pods is self.own_free]
-        others = [pod for pod in self.pods if pod.free_pods is self.borrowable]
-        self.own_free = zones.divide(near, self._picker)
-        self.borrowable = zones.divide(others, self._borrower)
-        self._picker = self._borrower = zones
+        if zones is not None and not policy.spans and zones.weigh(self.pods, share, limited):
+            pods, borrower = self.pods, self._borrower
+            self.own_free, self._picker = zones.divide(pods, self.own_free, policy)
+            self.borrowable, self._borrower = zones.divide(pods, self.borrowable, borrower)
 
     def _may_borrow(self) -> bool:
         """Return whether pods of other shares may be used.

@@ -10,7 +10,6 @@ of its documentation.
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -21,30 +20,15 @@ from throttler.lb_policy import Policy
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import Ticket
 
-#: The fraction of the golden ratio. Its multiples, without their whole part, spread evenly over
-#: [0, 1): any part of them gets its share within a few requests.
-_STEP: Final = 0.6180339887498949
+#: Turns go from 0 to this, without it. Each step is the golden ratio of it, so that any part of the
+#: turns gets its share within a few requests.
+_TURNS: Final = 1 << 32
+_STEP: Final = 2_654_435_769
 
 
 @final
-class _Tier:
-    """The pods of one set of free pods, by the numbers of their zones.
-
-    Attributes:
-        policy: picks among the pods of a zone.
-    """
-
-    __slots__ = ("free", "pods", "policy")
-
-    def __init__(self, policy: Policy, zones: int) -> None:
-        self.policy = policy
-        self.pods: list[list[PodTracker]] = [[] for _ in range(zones)]
-        self.free: list[FreePods] = []
-
-
-@final
-class NearFirst(Policy):
-    """Picks a zone for each request; another policy picks a pod there.
+class Zones:
+    """The zones of one revision's pods, and which one gets the next request.
 
     Arguments:
         zone: the zone of this activator.
@@ -53,19 +37,15 @@ class NearFirst(Policy):
         left: the requests that got a pod of another zone, or of an unknown one.
     """
 
-    __slots__ = ("_bounds", "_keeps_all", "_others", "_tiers", "_turn", "_zones", "left", "zone")
+    __slots__ = ("_bounds", "_numbers", "_turn", "left", "zone")
 
     def __init__(self, zone: str) -> None:
-        super().__init__()
         self.zone = zone
-        self.left = 0
-        self._turn = 0.0
-        self._keeps_all = True
-        self._zones: dict[str, int] = {}
-        # Up to which turn a zone gets the request: as it should, and while that one is full.
-        self._bounds: list[float] = []
-        self._others: list[float] = []
-        self._tiers: dict[FreePods, _Tier] = {}
+        self.left = self._turn = 0
+        # The part of the pods that gets a turn is the first with a higher bound. The first part is
+        # the own zone.
+        self._bounds: list[int] = []
+        self._numbers: dict[str, int] = {}
 
     def weigh(self, pods: Sequence[PodTracker], share: ActivatorShare, limited: bool) -> bool:
         """Compute the share of each zone; O(pods). Then call ``divide`` for each set of free pods.
@@ -73,70 +53,82 @@ class NearFirst(Policy):
         Arguments:
             pods: the pods that get requests.
             share: has the zones of the activators; if none is known, all zones have as many.
-            limited: whether each pod has a limit. No share applies then.
+            limited: whether each pod has a limit. The own zone comes first then, with no share.
 
         Returns:
             Whether there is a choice: a zone is known, and pods run outside of the own zone.
         """
-        self._tiers = {}
         counts = Counter([pod.zone for pod in pods])
-        if not counts.keys() - {""} or counts.keys() == {self.zone}:
+        if counts.keys() <= {""} or counts.keys() == {self.zone}:
             return False
         names = [self.zone, *sorted(counts.keys() - {self.zone})]
-        self._zones = {name: number for number, name in enumerate(names)}
-        activators = Counter(list(filter(None, share.zones)) or list(filter(None, names)))
+        self._numbers = {name: min(n, 1) if limited else n for n, name in enumerate(names)}
+        activators = Counter([*filter(None, share.zones)] or [*filter(None, names)])
         activators[self.zone] = max(activators[self.zone], 1)
-        # What the pods of a zone can take, less what its own activators send, in whole numbers.
+        # What the pods of a zone can take, less what its activators send; in parts of all requests.
         total = activators.total()
         spare = [counts[each] * total - activators[each] * len(pods) for each in names]
         lack = 0 if limited else max(-spare[0], 0)
-        others = [max(each, 0) for each in spare[1:]]
-        rest = lack / max(sum(others), 1)
-        self._keeps_all = not lack
-        keeps = counts[self.zone] * total if lack else 1
-        self._bounds = _bounds([keeps, *(rest * each for each in others)])
-        self._others = _bounds([0, *(counts[each] for each in names[1:])])
+        leaves = _TURNS * lack // (activators[self.zone] * len(pods))
+        sums = [*accumulate(max(each, 0) for each in spare[1:])]
+        rest = [leaves * each // max(sums[-1], 1) for each in sums]
+        self._bounds = [_TURNS - leaves, *(_TURNS - leaves + each for each in rest)]
         return True
 
-    def divide(self, pods: Sequence[PodTracker], policy: Policy) -> FreePods:
-        """Give each zone a set of free pods; O(pods).
+    def divide(
+        self, pods: Sequence[PodTracker], free: FreePods, policy: Policy
+    ) -> tuple[FreePods, Policy]:
+        """Divide a set of free pods by zone; O(pods).
 
         Arguments:
-            policy: picks among the pods of a zone.
+            pods: the pods of this set, and others.
+            policy: picks among the pods of a part.
 
         Returns:
-            The numbers of the zones with a free pod, the own zone first.
+            The set that replaces ``free``, which has the parts with a free pod, and its policy.
         """
-        whole = FreePods(len(self._zones))
-        tier = _Tier(policy, len(self._zones))
+        whole = FreePods(len(self._bounds))
+        groups: list[list[PodTracker]] = [[] for _ in self._bounds]
         for pod in pods:
-            tier.pods[self._zones[pod.zone]].append(pod)
-        for number, group in enumerate(tier.pods):
-            free = FreePods(len(group), whole, number)
-            tier.free.append(free)
-            for index, pod in enumerate(group):
-                free.take(pod, index)
-        self._tiers[whole] = tier
-        return whole
+            if pod.free_pods is free:
+                groups[self._numbers[pod.zone]].append(pod)
+        parts = [FreePods(len(group), whole, number) for number, group in enumerate(groups)]
+        for group, part in zip(groups, parts, strict=True):
+            for number, pod in enumerate(group):
+                part.take(pod, number)
+        return whole, _NearFirst(self, policy, groups, parts)
+
+    def next_part(self) -> int:
+        """Return the number of the part that has the next turn."""
+        self._turn = turn = (self._turn + _STEP) & (_TURNS - 1)
+        number = 0
+        while turn >= self._bounds[number]:
+            number += 1
+        return number
+
+
+@final
+class _NearFirst(Policy):
+    """Picks a part of the pods; another policy picks one of its pods."""
+
+    __slots__ = ("_groups", "_parts", "_policy", "_zones")
+
+    def __init__(
+        self,
+        zones: Zones,
+        policy: Policy,
+        groups: list[list[PodTracker]],
+        parts: list[FreePods],
+    ) -> None:
+        super().__init__()
+        self._zones = zones
+        self._policy = policy
+        self._groups = groups
+        self._parts = parts
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return a pod of the zone whose turn it is; while that one is full, of another zone.
-
-        Arguments:
-            free_pods: as ``divide`` has returned it.
-        """
-        tier = self._tiers[free_pods]
-        number = 0
-        if not self._keeps_all or not free_pods.has(0):
-            self._turn = turn = (self._turn + _STEP) % 1.0
-            number = bisect(self._bounds, turn)
-            if not free_pods.has(number):
-                number = 0 if free_pods.has(0) else free_pods.next(bisect(self._others, turn))
-            self.left += number > 0
-        return tier.policy.pick(ticket, tier.pods[number], tier.free[number])
-
-
-def _bounds(weights: Sequence[float]) -> list[float]:
-    """Return the sums of the first weights; the last one is 1, whatever the others add up to."""
-    sums = list(accumulate(weights))
-    return [each / sums[-1] for each in sums[:-1]] + [1.0]
+        """Return a pod of the part that has the turn; while that is full, of the next part."""
+        number = free_pods.next(self._zones.next_part())
+        if number:
+            self._zones.left += 1
+        return self._policy.pick(ticket, self._groups[number], self._parts[number])

@@ -144,11 +144,9 @@ LISTED_SILENT: Final = 5
 def parts(one: client.Json) -> Iterator[Part]:
     """Yield the table of pods with the rules that decided, and the table of cold starts."""
     if pods := [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]:
-        zoned = any("zone" in pod for pod in pods)
-        columns = (*POD_COLUMNS, *(("zone",) if zoned else ()))
-        rows = tuple((*_pod_row(pod), *((_zone(pod),) if zoned else ())) for pod in pods)
+        rows = tuple(map(_pod_row, pods))
         styles = tuple(map(_style, pods))
-        yield Table(columns, rows, frozenset({"status", "probed", "since"}), styles)
+        yield Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles)
         yield tuple(_rules(pods))
     if cold_starts := one.nodes("coldStarts", required=False):
         rows = tuple(map(_cold_start_row, cold_starts))
@@ -179,7 +177,7 @@ def _silence(pod: client.Json) -> str:
 def _pod_row(pod: client.Json) -> tuple[str, ...]:
     limit = str(pod.whole("limit")) if "limit" in pod else "inf"
     return (
-        pod.text("address"),
+        pod.text("address") + _zone(pod),
         pod.text("kubernetes", default="-"),
         pod.text("probe", default="-"),
         str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
@@ -194,8 +192,8 @@ def _pod_row(pod: client.Json) -> tuple[str, ...]:
 
 
 def _zone(pod: client.Json) -> str:
-    own = " (own)" if "near" in pod and pod.flag("near") else ""
-    return pod.text("zone", default="-") + own
+    own = ", own" if "near" in pod and pod.flag("near") else ""
+    return f" (zone {pod.text('zone')}{own})" if "zone" in pod else ""
 
 
 def _ago(of: client.Json, name: str) -> str:

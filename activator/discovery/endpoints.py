@@ -357,21 +357,17 @@ def originals(
 
 def join_endpoints(
     parts: Iterable[Mapping[AppProtocol, ListedEndpoints]],
-    others: Iterable[Mapping[AppProtocol, ListedEndpoints]] = (),
 ) -> Mapping[AppProtocol, ListedEndpoints]:
     """Return the pods that several objects list for one revision.
 
     Arguments:
         parts: the endpoints of each object; no part means that the revision has no pods.
-        others: only their zones count. Endpoints have no zones, but slices beside them do.
 
     Returns:
         The union by protocol. An address is in one set only, once; ready wins.
     """
     parts = list(parts)
-    every = (*parts, *others)
-    zoned = [part for part in every if any(listed.zones for listed in part.values())]
-    if len(parts) == 1 and all(part is parts[0] for part in zoned):
+    if len(parts) == 1:
         return parts[0]
     merged = {}
     for protocol in AppProtocol:
@@ -381,8 +377,7 @@ def join_endpoints(
             endpoints = part.get(protocol, ListedEndpoints())
             _add(endpoints.ready, ready)
             _add(endpoints.not_ready, not_ready)
-        zones = {at: zone for part in zoned for at, zone in part[protocol].zones.items()}
-        merged[protocol] = replace(without_duplicates(ready, not_ready), zones=zones)
+        merged[protocol] = without_duplicates(ready, not_ready)
     return merged
 
 

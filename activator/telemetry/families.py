@@ -278,8 +278,7 @@ STICKY = counter(
 )
 LEFT_ZONE = counter(
     "activator_requests_outside_zone_total",
-    "Requests for which the activator picked a pod outside of its own zone; without those of the "
-    "policies hash and sticky.",
+    "Requests to pods outside of the activator's own zone, without those by hash or sticky.",
     *REVISION,
     counts="request",
 )

@@ -63,10 +63,7 @@ class PodView(TypedDict):
         "pod; `null` if none",
     ]
     zone: Annotated[str | None, "zone of the pod, by its EndpointSlice; `null` if unknown"]
-    near: Annotated[
-        bool | None,
-        "whether the pod is in the activator's own zone; `null` if either zone is unknown",
-    ]
+    near: Annotated[bool | None, "whether that is the activator's own zone; `null` if unknown"]
     inSlice: Annotated[bool, "whether the pod is usable and in this activator's own share"]
 
 
