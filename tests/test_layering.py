@@ -132,8 +132,8 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
 #: Packages outside the standard library: the only files that may import each, and the reason.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
-        frozenset({"activator/discovery/api_server.py"}),
-        "kubernetes_asyncio needs it; expensive to import; these files map its errors to one",
+        frozenset({"activator/discovery/api_server.py", "activator/scale/keda/polling.py"}),
+        "kubernetes_asyncio needs it, and the scaler polls with it; expensive to import",
     ),
     "anyio": (
         frozenset({"activator/admin/application.py"}),
@@ -185,6 +185,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/openapi.py",
                 "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
+                "activator/keda/metrics.py",
             }
         ),
         "JSON, several times as fast as the standard library; schemas of types",
