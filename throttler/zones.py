@@ -10,6 +10,7 @@ of its documentation.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -101,10 +102,7 @@ class Zones:
     def next_part(self) -> int:
         """Return the number of the part that has the next turn."""
         self._turn = turn = (self._turn + _STEP) & (_TURNS - 1)
-        number = 0
-        while turn >= self._bounds[number]:
-            number += 1
-        return number
+        return 0 if turn < self._bounds[0] else bisect(self._bounds, turn)
 
 
 @final
