@@ -10,7 +10,6 @@ of its documentation.
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -25,6 +24,8 @@ from throttler.ticket import Ticket
 #: turns gets its share within a few requests.
 _TURNS: Final = 1 << 32
 _STEP: Final = 2_654_435_769
+#: All further zones are one part, so that no list of pods makes a request expensive.
+_MOST_PARTS: Final = 16
 
 
 @final
@@ -63,7 +64,8 @@ class Zones:
         if counts.keys() <= {""} or counts.keys() == {self.zone}:
             return False
         names = [self.zone, *sorted(counts.keys() - {self.zone})]
-        self._numbers = {name: min(n, 1) if limited else n for n, name in enumerate(names)}
+        last = 1 if limited else _MOST_PARTS - 1
+        self._numbers = {name: min(number, last) for number, name in enumerate(names)}
         activators = Counter([*filter(None, share.zones)] or [*filter(None, names)])
         activators[self.zone] = max(activators[self.zone], 1)
         # What the pods of a zone can take, less what its activators send; in parts of all requests.
@@ -73,7 +75,8 @@ class Zones:
         leaves = _TURNS * lack // (activators[self.zone] * len(pods))
         sums = [*accumulate(max(each, 0) for each in spare[1:])]
         rest = [leaves * each // max(sums[-1], 1) for each in sums]
-        self._bounds = [_TURNS - leaves, *(_TURNS - leaves + each for each in rest)]
+        bounds = [_TURNS - leaves, *(_TURNS - leaves + each for each in rest)]
+        self._bounds = [*bounds[:last], _TURNS]
         return True
 
     def divide(
@@ -102,7 +105,10 @@ class Zones:
     def next_part(self) -> int:
         """Return the number of the part that has the next turn."""
         self._turn = turn = (self._turn + _STEP) & (_TURNS - 1)
-        return 0 if turn < self._bounds[0] else bisect(self._bounds, turn)
+        number = 0
+        while turn >= self._bounds[number]:
+            number += 1
+        return number
 
 
 @final

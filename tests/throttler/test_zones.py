@@ -143,6 +143,12 @@ def test_the_part_that_leaves_is_spread_over_any_few_requests() -> None:
         assert world.zones(8)["a"] in (3, 4, 5)
 
 
+def test_with_many_zones_each_pod_still_gets_an_even_share() -> None:
+    loads = World("a", "bcdefghijklmnopqrstuvwxyz").send()
+    assert set(loads.values()) <= {23, 24, 25}
+    assert len(loads) == 25
+
+
 def test_an_activator_without_a_pod_in_its_zone_uses_the_zones_with_pods_to_spare() -> None:
     assert World("c", "ab", {"a": 2, "b": 1, "c": 1}).zones() == {"b": REQUESTS}
     world = World("c", "ab")
