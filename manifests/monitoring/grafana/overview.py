@@ -155,19 +155,6 @@ REQUESTS = Row(
         ),
         REQUEUES,
         PODS,
-        Panel(
-            "Requests that leave the zone",
-            "Requests per second to pods outside of the activator's own zone. Without "
-            "ACTIVATOR_ZONE there are none.",
-            (
-                Query(
-                    f"{BY_REVISION} (rate(activator_requests_outside_zone_total{{{CHOSEN}}}"
-                    "[$__rate_interval]))",
-                    REVISION_NAME,
-                ),
-            ),
-            unit="reqps",
-        ),
     ),
 )
 
