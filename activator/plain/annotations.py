@@ -5,6 +5,7 @@ docs/reference.md has the table; ``python -m activator.plain.annotations`` print
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,6 +43,15 @@ _PATH: Final = re.compile(r"/[!-~]{0,1023}")
 _PREFIX_PATH: Final = re.compile(r"/[^?#%,\x00-\x1f\x7f]{0,1023}")
 #: A name of a field, perhaps with one of its values.
 _FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9a-z-]{1,64})(?:: *([!-~](?:[ -~]*[!-~])?)?)?")
+#: The type of a condition may have a prefix, as in ``cnpg.io/hibernation``.
+_CONDITION: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9./_-]{0,315})=(True|False|Unknown)")
+#: Bytes of a merge patch.
+_MOST_PATCH: Final = 4096
+#: What a patch of a waker must leave alone: which object it is, and who keeps it.
+_OWN: Final = ("apiVersion", "kind")
+_OWN_METADATA: Final = (
+    *("finalizers", "name", "namespace", "ownerReferences", "resourceVersion", "uid"),
+)
 _GRPC_SERVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 
@@ -80,6 +90,39 @@ class ReadinessPolicy(Enum):
     AUTO = "auto"
     PROBE = "probe"
     KUBERNETES = "kubernetes"
+
+
+class WakerName(Enum):
+    """How the workload sleeps and wakes; ``activator.scale.wakers`` has one file each."""
+
+    SCALE = "scale"
+    PATCH = "patch"
+
+
+class Condition(NamedTuple):
+    """A condition of an object's status, as in ``Ready=True``."""
+
+    type: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.type}={self.status}"
+
+
+@dataclass(frozen=True, slots=True)
+class WakerWords:
+    """The words of a waker.
+
+    Attributes:
+        name: which waker; None for the one of the target's kind.
+        sleep_patch, wake_patch: merge patches of the target, as JSON; empty for the kind's.
+        awake_condition: what the target must show before it counts as awake; None for nothing.
+    """
+
+    name: WakerName | None = None
+    sleep_patch: str = ""
+    wake_patch: str = ""
+    awake_condition: Condition | None = None
 
 
 class NamedTarget(NamedTuple):
@@ -219,6 +262,39 @@ def target(field: Field) -> NamedTarget | None:
     return NamedTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
 
 
+def merge_patch(field: Field) -> str | None:
+    """Read a merge patch, and return it as JSON with sorted names."""
+    text = text_of(field)
+    if not text:
+        return None
+    try:
+        found = json.loads(text) if len(text.encode()) <= _MOST_PATCH else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found:
+        field.expected(
+            f'a JSON object of at most {_MOST_PATCH} bytes, as in {{"spec": {{"stop": true}}}}'
+        )
+    metadata = found.get("metadata")
+    named = [name for name in _OWN if name in found]
+    if isinstance(metadata, dict):
+        named += [f"metadata.{name}" for name in _OWN_METADATA if name in metadata]
+    elif "metadata" in found:
+        named.append("metadata as a whole")
+    if named:
+        field.fail(f"a patch must not change {', '.join(named)}")
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def condition(field: Field) -> Condition | None:
+    """Read a condition of an object's status."""
+    text = text_of(field)
+    found = _CONDITION.fullmatch(text)
+    if text and found is None:
+        field.expected("TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown")
+    return None if found is None else Condition(found[1], found[2])
+
+
 def probe(field: Field) -> ChosenProbe | None:
     """Read how the activator probes a pod."""
     text = text_of(field)
@@ -245,9 +321,11 @@ def enum_of(values: type[Enum], wrong: Enum | None = None) -> Read:
 PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 
-_SCALE: Final = "scale."
-#: Annotations whose default may be another workload or port than the one that is meant.
-_ESSENTIAL: Final = ("target", "port", "pods-service")
+#: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
+#: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
+ASLEEP: Final = f"{PREFIX}asleep"
+
+_SCALE, _WAKER = "scale.", "waker."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -257,7 +335,8 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; that of its ``scale`` behind ``scale.``.
+        attribute: the attribute of ``Annotations``; behind ``scale.`` and ``waker.`` one of
+            its ``scale`` and its ``waker``.
         read: returns the value; None for the default.
         values, default, meaning: for people.
     """
@@ -278,7 +357,23 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     "target": AnnotationRow(
         *("target", target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
-        "The object that is scaled. It has a `scale` subresource.",
+        "The object that is scaled. With the waker `scale` it has a `scale` subresource.",
+    ),
+    "waker": AnnotationRow(
+        *("waker.name", enum_of(WakerName), _words(WakerName), "that of the target's kind"),
+        "How the workload sleeps and wakes, see [anything can sleep](how-to/wakers.md).",
+    ),
+    "sleep-patch": AnnotationRow(
+        *("waker.sleep_patch", merge_patch, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that puts the target to sleep.",
+    ),
+    "wake-patch": AnnotationRow(
+        *("waker.wake_patch", merge_patch, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that wakes the target.",
+    ),
+    "awake-condition": AnnotationRow(
+        *("waker.awake_condition", condition, "`TYPE=STATUS`", ""),
+        "With waker `patch`: the condition without which the target is not awake yet.",
     ),
     "hosts": AnnotationRow(
         *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),
@@ -369,8 +464,14 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     ),
 }
 
+#: The annotations that say how a workload sleeps and wakes; the asleep mark keeps them.
+WAKER_WORDS: Final = (
+    *("target", *(name for name, row in TABLE.items() if row.attribute.startswith(_WAKER))),
+)
+#: Annotations whose default may be another workload, act or port than the one that is meant.
+_ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service")
 #: The annotations that some module reads.
-KNOWN: Final = (ENABLED, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
+KNOWN: Final = (ENABLED, ASLEEP, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
 
 
 # -- the record, and its reader --------------------------------------------------------------------
@@ -393,6 +494,7 @@ class Annotations:
         pods_service: with route ``front``: the Service whose selector finds the pods.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
+        waker: how the workload sleeps and wakes.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
     """
 
@@ -411,6 +513,7 @@ class Annotations:
     pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
+    waker: WakerWords = WakerWords()
     policies: Policies = NO_POLICIES
 
     @property
@@ -452,9 +555,7 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
         is not None
     }
-    scale = {
-        name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
-    }
+    scale, waker = _within(_SCALE, found), _within(_WAKER, found)
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -467,7 +568,18 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
+    return Annotations(
+        **found, scale=ScaleRules(**scale), waker=WakerWords(**waker), policies=chosen
+    )
+
+
+def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Remove and return the values of one attribute's own attributes."""
+    return {
+        name.removeprefix(prefix): found.pop(name)
+        for name in list(found)
+        if name.startswith(prefix)
+    }
 
 
 def reference() -> str:

@@ -13,7 +13,14 @@ from typing import Final, NamedTuple, final
 
 from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
-from activator.plain.annotations import KNOWN, PREFIX, Annotations, Route, is_enabled
+from activator.plain.annotations import (
+    ASLEEP,
+    KNOWN,
+    PREFIX,
+    Annotations,
+    Route,
+    is_enabled,
+)
 from activator.plain.annotations import read as read_annotations
 from activator.plain.workloads import Index
 from throttler.model import AppProtocol
@@ -82,6 +89,7 @@ class PlainService:
         warnings: sentences about what will not work as expected.
         local: the field that has traffic policy ``Local``; empty for none.
         selects_beside: whether it has route ``front`` and a selector of its own.
+        mark: the asleep mark: the annotations that wake its workload, as JSON; empty for none.
         is_good: whether it has no safe default for a wrong annotation or field.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
@@ -101,6 +109,7 @@ class PlainService:
     local: str = ""
     refusal: Refusal | None = None
     selects_beside: bool = False
+    mark: str = ""
 
     @property
     def is_front(self) -> bool:
@@ -162,6 +171,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         local=_local(spec),
         refusal=refusal,
         selects_beside=is_front and bool(selector.mapping()),
+        mark=metadata["annotations"].at(ASLEEP).text(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -18,6 +18,8 @@ from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Obs
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
+from activator.scale.wakers.scale import SCALE
+from activator.scale.wakers.table import waker_of
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
 
@@ -38,7 +40,7 @@ class Facts(NamedTuple):
         service: as its annotations have it.
         target: its workload; None if it has none.
         replicas: how many the workload asks for; None if that is unknown.
-        ready: pods that Kubernetes lists as ready.
+        listed: pods that Kubernetes lists as ready.
         reason: why it cannot be scaled; empty if it can.
         detail: the reason for people.
         findings: more that a user must know.
@@ -50,13 +52,23 @@ class Facts(NamedTuple):
     service: PlainService
     target: ScaleTarget | None
     replicas: int | None
-    ready: int
+    listed: int
     reason: str = ""
     detail: str = ""
     findings: tuple[Finding, ...] = ()
     other_owner: str = ""
     lease: float = ACTIVATION_LEASE
     is_watched: bool = True
+
+    @property
+    def marks(self) -> bool:
+        """Whether the Service has the asleep mark while its workload sleeps."""
+        return self.target is not None and self.target.waker.marks
+
+    @property
+    def ready(self) -> int:
+        """Pods that may get requests: no pod of a workload that sleeps, though it is listed."""
+        return 0 if self.marks and not self.replicas else self.listed
 
     @property
     def is_settled(self) -> bool:
@@ -108,18 +120,37 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         found = _looked_up(service, found, rights)
     if found.problem is not None:
         return Facts(service, None, None, ready, found.problem, found.detail)
-    if found.target is None:
+    if (target := found.target) is None:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
-    missing = rights.problem(found.target)
+    waker, replicas = waker_of(service, target), found.replicas
+    if isinstance(waker, str):
+        return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)
+    if waker is not SCALE:
+        target, replicas = target._replace(waker=waker), None
+    elif not target.resource.has_scale:
+        detail = _NO_SCALE.format(service.asks.target, target.resource)
+        return Facts(service, None, None, ready, ScaleReason.UNKNOWN_TARGET_KIND, detail)
+    if waker.is_binary:
+        rules = service.asks.scale
+        rules = replace(rules, min_scale=min(rules.min_scale, 1), max_scale=1, initial_scale=1)
+        service = replace(service, asks=replace(service.asks, scale=rules))
+    missing = rights.problem(target)
     return Facts(
         service,
-        found.target,
-        found.replicas,
+        target,
+        replicas,
         ready,
         reason=ScaleReason.SCALE_FORBIDDEN if missing else "",
         detail=missing,
-        is_watched=found.replicas is not None,
+        is_watched=replicas is not None,
     )
+
+
+_NO_SCALE: Final = (
+    "annotation activator.dev/target: {0}: {1.kind} of {1.group}/{1.version} has no scale "
+    "subresource: say how it sleeps by activator.dev/waker patch, with activator.dev/sleep-patch "
+    "and activator.dev/wake-patch"
+)
 
 
 def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:

@@ -24,7 +24,8 @@ from activator.plain.workloads import KINDS, Index
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
-from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
+from activator.scale.wakers.scale import MOST_REPLICAS
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
 _NAMED: Final = 5
