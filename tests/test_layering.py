@@ -99,7 +99,7 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
 
 #: The rooms that all parts of the scaler may import.
 BELOW_PARTS: Final = frozenset(
-    {"cluster", "decisions", "reasons", "reports", "settings", "workloads"}
+    {"cluster", "decisions", "reasons", "reports", "settings", "wakers", "workloads"}
 )
 #: The rooms of the scaler that each room of it may import at run time, except itself. A module of
 #: ``activator/scale/`` is a room of its own.
@@ -123,8 +123,19 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "keda": BELOW_PARTS | {"http_server", "part", "board"},
     "external_metrics": BELOW_PARTS | {"http_server", "part", "board"},
     "owners": BELOW_PARTS | {"keda", "part"},
+    "asleep": BELOW_PARTS | {"part"},
     "scaler": BELOW_PARTS
-    | {"admin", "election", "events", "external_metrics", "keda", "http_server", "owners", "part"}
+    | {
+        "admin",
+        "asleep",
+        "election",
+        "events",
+        "external_metrics",
+        "keda",
+        "http_server",
+        "owners",
+        "part",
+    }
     | {"takeover"},
     "app": frozenset({"http_server", "scaler", "settings"}),
 }

@@ -77,11 +77,12 @@ class Sharing:
         self._records = records
         self._loads = loads
         self._parts = parts
-        self._services: dict[ScaleTarget, tuple[ServiceName, ...]] = {}
+        # By resource, namespace and name: one workload has one owner, whatever its wakers are.
+        self._services: dict[tuple[object, ...], tuple[ServiceName, ...]] = {}
 
     def of(self, target: ScaleTarget) -> Sequence[ServiceName]:
         """Return the Services of a workload, sorted; none for an unknown workload."""
-        return self._services.get(target, ())
+        return self._services.get(target[:3], ())
 
     def move(
         self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
@@ -90,13 +91,13 @@ class Sharing:
         if before == after:
             return
         if before is not None:
-            left = tuple(each for each in self._services[before] if each != name)
+            left = tuple(each for each in self.of(before) if each != name)
             if left:
-                self._services[before] = left
+                self._services[before[:3]] = left
             else:
-                del self._services[before]
+                del self._services[before[:3]]
         if after is not None:
-            self._services[after] = tuple(sorted({*self._services.get(after, ()), name}))
+            self._services[after[:3]] = tuple(sorted({*self.of(after), name}))
 
     def clear(self) -> None:
         """Remove all Services."""
@@ -113,7 +114,7 @@ class Sharing:
         facts = self._records[name].facts
         assert facts.target is not None
         assert facts.replicas is not None
-        sharing = self._services.get(facts.target, ())
+        sharing = self.of(facts.target)
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
         load, slice_since = self._load(sharing, now), None
         if facts.service.asks.route in WITH_SLICES:
@@ -131,7 +132,14 @@ class Sharing:
             paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
             rate=load.rate,
             panic_rate=load.panic_rate,
+            marks=facts.marks,
+            is_marked=all(self._records[each].facts.service.mark for each in sharing),
         )
+
+    def is_closing(self, target: ScaleTarget) -> bool:
+        """Return whether a Service of a workload is about to put it to sleep."""
+        records = (self._records[name] for name in self.of(target))
+        return any(each.sleeping or each.planner.is_closing for each in records)
 
     def asks(self, facts: Facts, seen: Observed) -> Annotations:
         """Return what the annotations of a Service ask for.
@@ -151,7 +159,7 @@ class Sharing:
     def _eldest(self, target: ScaleTarget) -> ServiceName:
         """Return the oldest Service of a workload, which decides about its replicas."""
         return min(
-            self._services[target],
+            self.of(target),
             key=lambda name: (self._records[name].facts.service.created, name),
         )
 
@@ -331,9 +339,10 @@ class Engine:
             record.quiet_until = NEVER
             if record.facts.target is not None:
                 self._reconsider_sharing(record.facts.target)
-            if record.facts.ready:
+            is_marked = bool(record.facts.service.mark)
+            if record.facts.ready and not is_marked:
                 continue
-            if not record.facts.replicas:
+            if is_marked or not record.facts.replicas:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
@@ -451,7 +460,10 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
             record.why = plan.why
+            record.sleeping = facts.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
+        if facts.marks and self._sharing.is_closing(facts.target):
+            plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
         self._look(record, facts.target, now)
@@ -475,11 +487,36 @@ class Engine:
                 self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
         for name in names:
-            record = self._records[name]
-            record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)
-            if result.replicas not in (None, record.facts.replicas):
-                record.facts = record.facts._replace(replicas=result.replicas)
-                self._decide(name, record, now, self._frozen(now))
-            elif (decided := record.conclude(name, record.plan)) is not None:
+            self._note(name, self._records[name], target, result, now)
+
+    def _note(
+        self, name: ServiceName, record: Record, target: ScaleTarget, result: Result, now: float
+    ) -> None:
+        """Record the result of a request for one Service of the workload."""
+        replicas, problem, known = result.replicas, result.problem, record.facts.replicas
+        slept, record.sleeping = (
+            record.sleeping,
+            self._actuator.has_next(target) and record.sleeping,
+        )
+        if problem is ScaleReason.NOT_AWAKE_YET:
+            # Without a mark the workload is awake, and only its condition has changed.
+            if known or not record.facts.service.mark:
+                result = Result(replicas)
+            else:
+                replicas = 0
+        ends = slept and not record.sleeping
+        again = now + AGAIN if problem in _LASTING else now + TICK if ends and problem else NEVER
+        record.note(result, again)
+        if ends and problem is ScaleReason.API_SERVER_UNAVAILABLE:
+            # The API server may have put it to sleep: only a read shows it.
+            record.facts = record.facts._replace(replicas=None)
+            record.look_at = now + LOOK
+            self._actuator.put(target, None)
+        elif replicas not in (None, known):
+            record.facts = record.facts._replace(replicas=replicas)
+        elif not ends:
+            if (decided := record.conclude(name, record.plan)) is not None:
                 for part in self._parts:
                     part.carry_out(name, decided, now)
+            return
+        self._decide(name, record, now, self._frozen(now))

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
+from activator.plain import service as services
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
@@ -123,6 +124,9 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
     if (target := found.target) is None:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
     waker, replicas = waker_of(service, target), found.replicas
+    if isinstance(waker, str) and service.mark:  # it fitted when the workload fell asleep
+        service = services.awake(service)
+        waker = waker_of(service, target)
     if isinstance(waker, str):
         return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)
     if waker is not SCALE:
@@ -180,6 +184,7 @@ class Record:
         other_owner: as the last plan had it.
         look_at, not_before, renew_at: when to read the replicas, repeat a change, renew the facts.
         quiet_until: nothing changes before that without an event: the workload has no requests.
+        sleeping: whether the request to fall asleep waits or is under way.
     """
 
     facts: Facts
@@ -195,6 +200,7 @@ class Record:
     not_before: float = NEVER
     renew_at: float = FOREVER
     quiet_until: float = NEVER
+    sleeping: bool = False
 
     @property
     def plan(self) -> Plan | None:
@@ -334,7 +340,7 @@ class EngineCounters:
 
     def failed(self, result: Result) -> None:
         """Count a failed request; a result without a problem does not count."""
-        if result.problem is not None:
+        if result.problem not in (None, ScaleReason.NOT_AWAKE_YET):
             word = result.problem.value
             self.failures[word] = self.failures.get(word, 0) + 1
 

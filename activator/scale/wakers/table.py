@@ -62,6 +62,8 @@ def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     if isinstance(waker, str) or waker is SCALE:
         return waker
     owner, route = service.asks.owner, service.asks.route
+    if service.leaving:
+        return waker
     if owner not in _SELF:
         return (
             f"waker {name.value} needs {PREFIX}owner self or none, and it is {owner.value}: change "

@@ -310,8 +310,10 @@ class EnabledServices:
         try:
             found = services.parse(obj)
         except ManifestError as error:
-            self._set(key, self._invalid(key, obj, error))
+            instead = error.instead if isinstance(error.instead, PlainService) else None
+            self._set(key, services.leaving(obj, instead) or self._invalid(key, obj, error))
             raise
+        found = services.leaving(obj, found) or found
         if found is None:
             self._leave(key)
         else:
@@ -349,6 +351,7 @@ class EnabledServices:
             key=key,
             selector={label: intern(value) for label, value in found.selector.items()},
             asks=_shared(found.asks),
+            words=_shared(found.words),
             port=_shared(found.port),
         )
         if (before := self._services.get(name)) != found:

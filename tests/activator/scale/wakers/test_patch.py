@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from activator.discovery.api_server import ApiResponse, ApiServer
+from activator.discovery.api_server import ApiResponse
 from activator.lab.control_plane.writes import merge
 from activator.plain.annotations import Condition
 from activator.process.timers import Tasks
@@ -20,42 +19,12 @@ from activator.scale.workloads.replicas import (
     ScaleTarget,
     Wish,
 )
-from tests.activator.scale.fake_api import Script, status
+from tests.activator.scale.fake_api import OneObject, status
 from tests.activator.scale.world import elapse
 
 SANDBOX = ScalableKind("agents.x-k8s.io", "v1beta1", "Sandbox", "sandboxes", has_scale=False)
 PATH = "/apis/agents.x-k8s.io/v1beta1/namespaces/shop/sandboxes/box"
 SUSPEND, RUN = '{"spec":{"operatingMode":"Suspended"}}', '{"spec":{"operatingMode":"Running"}}'
-
-
-class OneObject(ApiServer):
-    """An API server with one object, which it patches."""
-
-    def __init__(self, **fields: Any) -> None:
-        metadata = {"name": "box", "resourceVersion": "1", "uid": "u"}
-        self.object: dict[str, Any] = {"metadata": metadata, **fields}
-        self.patches: list[Any] = []
-        self.script = Script()
-
-    async def send(
-        self, method: str, path: str, body: bytes = b"", content_type: str = ""
-    ) -> ApiResponse:
-        assert path == PATH
-        if (response := self.script.next()) is not None:
-            return response
-        if method == "PATCH":
-            patch = json.loads(body)
-            self.patches.append(patch)
-            if patch["metadata"]["resourceVersion"] != self.object["metadata"]["resourceVersion"]:
-                return status(409, "modified")
-            self.change(patch)
-        return ApiResponse(200, json.dumps(self.object).encode())
-
-    def change(self, patch: Any) -> None:
-        """Change the object, as any component may."""
-        self.object = merge(self.object, patch)
-        version = int(self.object["metadata"]["resourceVersion"])
-        self.object["metadata"]["resourceVersion"] = str(version + 1)
 
 
 class World:
@@ -78,11 +47,11 @@ class World:
 async def test_an_object_sleeps_while_it_has_the_values_of_the_sleep_patch(
     spec: Any, replicas: int
 ) -> None:
-    assert await World(OneObject(spec=spec)).result(None) == Result(replicas)
+    assert await World(OneObject(PATH, spec=spec)).result(None) == Result(replicas)
 
 
 async def test_a_patch_has_the_version_and_keeps_its_own_metadata() -> None:
-    api = OneObject(spec={})
+    api = OneObject(PATH, spec={})
     sleep = '{"metadata":{"annotations":{"cnpg.io/hibernation":"on"}}}'
     world = World(api)
     world.target = world.target._replace(waker=PatchWaker(sleep, RUN))
@@ -92,7 +61,7 @@ async def test_a_patch_has_the_version_and_keeps_its_own_metadata() -> None:
 
 
 async def test_a_change_by_another_component_is_read_again() -> None:
-    api = OneObject(spec={"operatingMode": "Suspended"})
+    api = OneObject(PATH, spec={"operatingMode": "Suspended"})
     api.script.extend([None, lambda: api.change({"spec": {"image": "new"}})])
     assert await World(api).result(Wish(0, 1)) == Result(1, changed_from=0)
     assert api.object["spec"] == {"operatingMode": "Running", "image": "new"}
@@ -100,7 +69,7 @@ async def test_a_change_by_another_component_is_read_again() -> None:
 
 
 async def test_an_object_that_another_component_has_started_is_left_alone() -> None:
-    api = OneObject(spec={"operatingMode": "Running"})
+    api = OneObject(PATH, spec={"operatingMode": "Running"})
     assert await World(api).result(Wish(0, 1)) == Result(1)
     assert api.patches == []
 
@@ -109,7 +78,7 @@ READY = Condition("Ready", "True")
 
 
 async def test_an_object_counts_as_awake_with_its_condition() -> None:
-    api = OneObject(spec={"operatingMode": "Suspended"})
+    api = OneObject(PATH, spec={"operatingMode": "Suspended"})
     world = World(api, READY)
     world.actuator.put(world.target, Wish(0, 1))
     await elapse(3.0)
@@ -133,7 +102,7 @@ async def test_an_object_counts_as_awake_with_its_condition() -> None:
 async def test_an_object_that_does_not_confirm_is_named_and_patched_once(
     conditions: Any, detail: str
 ) -> None:
-    api = OneObject(spec={"operatingMode": "Suspended"}, status={"conditions": conditions})
+    api = OneObject(PATH, spec={"operatingMode": "Suspended"}, status={"conditions": conditions})
     world = World(api, READY)
     for _ in range(2):
         result = await world.result(Wish(0, 1))
@@ -167,13 +136,13 @@ async def test_an_object_that_does_not_confirm_is_named_and_patched_once(
 async def test_a_failure_names_the_problem_and_what_to_do(
     step: ApiResponse, problem: ScaleReason, detail: str
 ) -> None:
-    api = OneObject()
+    api = OneObject(PATH)
     api.script.append(step)
     assert await World(api).result(Wish(0, 1)) == Result(None, problem, detail)
 
 
 async def test_a_forbidden_patch_names_its_verb_alone() -> None:
-    api = OneObject(spec={"operatingMode": "Suspended"})
+    api = OneObject(PATH, spec={"operatingMode": "Suspended"})
     api.script.extend([None, status(403, "no")])
     assert 'verbs: ["patch"]}' in (await World(api).result(Wish(0, 1))).detail
 
