@@ -143,7 +143,7 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
 #: Packages outside the standard library: the only files that may import each, and the reason.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
-        frozenset({"activator/discovery/api_server.py"}),
+        frozenset({"activator/discovery/api_server.py", "activator/scale/wakers/http.py"}),
         "kubernetes_asyncio needs it; expensive to import; these files map its errors to one",
     ),
     "anyio": (

@@ -45,6 +45,9 @@ _PREFIX_PATH: Final = re.compile(r"/[^?#%,\x00-\x1f\x7f]{0,1023}")
 _FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9a-z-]{1,64})(?:: *([!-~](?:[ -~]*[!-~])?)?)?")
 #: The type of a condition may have a prefix, as in ``cnpg.io/hibernation``.
 _CONDITION: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9./_-]{0,315})=(True|False|Unknown)")
+_URL: Final = re.compile(
+    r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?/[!\"$-~]{0,1023}"
+)
 #: Bytes of a merge patch.
 _MOST_PATCH: Final = 4096
 #: What a patch of a waker must leave alone: which object it is, and who keeps it.
@@ -97,6 +100,7 @@ class WakerName(Enum):
 
     SCALE = "scale"
     PATCH = "patch"
+    HTTP = "http"
 
 
 class Condition(NamedTuple):
@@ -109,6 +113,13 @@ class Condition(NamedTuple):
         return f"{self.type}={self.status}"
 
 
+class AsleepWhen(NamedTuple):
+    """What the JSON object of a response has while its server sleeps; ``value`` is JSON."""
+
+    member: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True)
 class WakerWords:
     """The words of a waker.
@@ -117,12 +128,20 @@ class WakerWords:
         name: which waker; None for the one of the target's kind.
         sleep_patch, wake_patch: merge patches of the target, as JSON; empty for the kind's.
         awake_condition: what the target must show before it counts as awake; None for nothing.
+        sleep_url, wake_url, state_url: paths of each pod, or URLs; empty for the profile's.
+        asleep_when: what ``state_url`` responds while the pods sleep; None for the profile's.
+        profile: whether the profile is ``vllm-sleep``.
     """
 
     name: WakerName | None = None
     sleep_patch: str = ""
     wake_patch: str = ""
     awake_condition: Condition | None = None
+    sleep_url: str = ""
+    wake_url: str = ""
+    state_url: str = ""
+    asleep_when: AsleepWhen | None = None
+    profile: bool = False
 
 
 class NamedTarget(NamedTuple):
@@ -295,6 +314,26 @@ def condition(field: Field) -> Condition | None:
     return None if found is None else Condition(found[1], found[2])
 
 
+def waker_url(field: Field) -> str | None:
+    """Read a path of each pod, or a URL."""
+    text = text_of(field)
+    if text and not (_PATH.fullmatch(text) or _URL.fullmatch(text)):
+        field.expected("a path of the pods, as in /sleep, or http://SERVICE[:PORT]/PATH")
+    return text or None
+
+
+def asleep_when(field: Field) -> AsleepWhen | None:
+    """Read a member of a JSON object, and its value: JSON without white space, else a text."""
+    text = text_of(field)
+    member, equals, value = map(str.strip, text.partition("="))
+    if text and not (equals and value and re.fullmatch(r"[A-Za-z0-9_.-]{1,63}", member)):
+        field.expected("MEMBER = VALUE of a JSON object, as in is_sleeping = true")
+    if not text:
+        return None
+    is_json = re.fullmatch(r"true|false|null|-?\d{1,15}(\.\d{1,6})?", value, re.ASCII)
+    return AsleepWhen(member, value if is_json else json.dumps(value.strip('"')))
+
+
 def probe(field: Field) -> ChosenProbe | None:
     """Read how the activator probes a pod."""
     text = text_of(field)
@@ -348,6 +387,11 @@ class AnnotationRow(NamedTuple):
     meaning: str
 
 
+def _is_vllm_sleep(field: Field) -> bool | None:
+    """Read whether the profile is that word; ``objects.policies`` refuses wrong ones."""
+    return field.value == policies.VLLM_SLEEP or None
+
+
 def _words(values: type[Enum]) -> str:
     return ", ".join(f"`{each.value}`" for each in values if each.value)
 
@@ -374,6 +418,27 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     "awake-condition": AnnotationRow(
         *("waker.awake_condition", condition, "`TYPE=STATUS`", ""),
         "With waker `patch`: the condition without which the target is not awake yet.",
+    ),
+    "sleep-url": AnnotationRow(
+        *("waker.sleep_url", waker_url, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
+        "that of the profile",
+        "With waker `http`: the scaler sends a POST there, to put the pods to sleep.",
+    ),
+    "wake-url": AnnotationRow(
+        *("waker.wake_url", waker_url, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: the scaler sends a POST there, to wake the pods.",
+    ),
+    "state-url": AnnotationRow(
+        *("waker.state_url", waker_url, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: a GET there responds with a JSON object.",
+    ),
+    "asleep-when": AnnotationRow(
+        *("waker.asleep_when", asleep_when, "`MEMBER = VALUE`", "that of the profile"),
+        "With waker `http`: what that object has while the pods sleep, as in `is_sleeping = true`.",
+    ),
+    "profile": AnnotationRow(
+        *("waker.profile", _is_vllm_sleep, "`vllm-sleep`", ""),
+        "Waker `http` with the words of vLLM's sleep mode, and all that the profile `openai` does.",
     ),
     "hosts": AnnotationRow(
         *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),

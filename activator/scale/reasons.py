@@ -112,6 +112,10 @@ class ScaleReason(StrEnum):
         "waker-refused", "Correct the annotations that the Event names.", _DESCRIBE,
         "the waker does not fit the other annotations", _ASLEEP | _LASTING,
     )
+    WAKER_FAILED = (
+        "waker-failed", "Correct what the detail names: the URL, or the server behind it.",
+        _DESCRIBE, "a call of the workload's own server failed, or had no effect", _ASLEEP,
+    )
     NOT_AWAKE_YET = (
         "not-awake-yet", "If it stays so, find out why the workload does not start.", _DESCRIBE,
         "the workload wakes, and has not confirmed that it is awake", _ASLEEP,

@@ -138,6 +138,7 @@ class ScalerProcess:
             api=api,
             start=self._tasks.start,
             is_stale=self.watch.is_stale,
+            waker_hosts=settings.waker_hosts,
         )
         self._pending.decide = self.engine.changed
         self.stats = StatServer(

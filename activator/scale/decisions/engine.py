@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -46,6 +46,8 @@ _PRUNE: Final = 60.0
 STEP: Final = 50
 
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
+#: The failures after which the workload may sleep although its request failed.
+_UNSURE: Final = (ScaleReason.API_SERVER_UNAVAILABLE, ScaleReason.WAKER_FAILED)
 
 #: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
 MOST: Final = 50
@@ -221,6 +223,7 @@ class Engine:
         api: sends the requests for replicas.
         start: starts a coroutine as a task.
         is_stale: returns whether the objects of the cluster may be outdated.
+        waker_hosts: as for ``Actuator``.
 
     Attributes:
         counters: for metrics.
@@ -236,13 +239,14 @@ class Engine:
         api: ApiServer,
         start: Start,
         is_stale: Callable[[float], bool],
+        waker_hosts: Collection[str] = (),
     ) -> None:
         self.counters = EngineCounters()
         self._services = services
         self._loads = loads
         self._parts = parts
         self._rights = rights
-        self._actuator = Actuator(api, start, self._on_result)
+        self._actuator = Actuator(api, start, self._on_result, waker_hosts)
         self._is_stale = is_stale
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
@@ -507,8 +511,8 @@ class Engine:
         ends = slept and not record.sleeping
         again = now + AGAIN if problem in _LASTING else now + TICK if ends and problem else NEVER
         record.note(result, again)
-        if ends and problem is ScaleReason.API_SERVER_UNAVAILABLE:
-            # The API server may have put it to sleep: only a read shows it.
+        if ends and problem in _UNSURE:
+            # The workload may have fallen asleep: only a read shows it.
             record.facts = record.facts._replace(replicas=None)
             record.look_at = now + LOOK
             self._actuator.put(target, None)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from activator.plain.annotations import PREFIX, Owner, Route, WakerName, WakerWords
+from activator.plain.annotations import (
+    PREFIX,
+    AsleepWhen,
+    Owner,
+    Route,
+    WakerName,
+    WakerWords,
+)
 from activator.plain.service import PlainService
-from activator.scale.wakers import patch
+from activator.scale.wakers import http, patch
 from activator.scale.wakers.scale import SCALE
 from activator.scale.wakers.waker import AnyWaker
 
@@ -19,6 +26,12 @@ if TYPE_CHECKING:
 WAKERS: Final[Mapping[WakerName, Callable[[WakerWords, PlainService], AnyWaker | str]]] = {
     WakerName.SCALE: lambda words, service: SCALE,
     WakerName.PATCH: patch.make,
+    WakerName.HTTP: http.make,
+}
+#: The words that only one waker reads.
+_WORDS: Final[Mapping[WakerName, Sequence[str]]] = {
+    WakerName.PATCH: ("sleep_patch", "wake_patch"),
+    WakerName.HTTP: ("sleep_url", "wake_url", "state_url", "asleep_when"),
 }
 
 
@@ -41,6 +54,15 @@ KINDS: Final[Mapping[tuple[str, str, str], WakerWords]] = {
         '{"spec":{"runStrategy":"Halted"}}', '{"spec":{"runStrategy":"Always"}}'
     ),
 }
+#: The words of the profile ``vllm-sleep``. Source: "Sleep Mode" in the documentation of vLLM, which
+#: needs ``--enable-sleep-mode`` and ``VLLM_SERVER_DEV_MODE=1``.
+_VLLM: Final = WakerWords(
+    WakerName.HTTP,
+    sleep_url="/sleep?level=1",
+    wake_url="/wake_up",
+    state_url="/is_sleeping",
+    asleep_when=AsleepWhen("is_sleeping", "true"),
+)
 _SELF: Final = (Owner.SELF, Owner.NONE)
 
 
@@ -48,16 +70,16 @@ def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     """Return the waker of a Service, or why it can have none."""
     words, kind = service.asks.waker, target.resource
     row = KINDS.get((kind.group, kind.version, kind.kind.lower()), WakerWords(WakerName.SCALE))
+    row = _VLLM if words.profile else row
     name = words.name or row.name
     assert name is not None
+    for other, named in _WORDS.items():
+        if name is not other and any(getattr(words, each) for each in named):
+            listed = " and ".join(PREFIX + each.replace("_", "-") for each in named)
+            return f"{listed} need {PREFIX}waker {other.value}"
     if name is row.name:
-        words = replace(
-            words,
-            sleep_patch=words.sleep_patch or row.sleep_patch,
-            wake_patch=words.wake_patch or row.wake_patch,
-        )
-    if name is not WakerName.PATCH and (words.sleep_patch or words.wake_patch):
-        return f"{PREFIX}sleep-patch and {PREFIX}wake-patch need {PREFIX}waker patch"
+        given = {each.name: found for each in fields(words) if (found := getattr(words, each.name))}
+        words = replace(row, **given)
     waker = WAKERS[name](words, service)
     if isinstance(waker, str) or waker is SCALE:
         return waker

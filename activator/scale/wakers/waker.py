@@ -6,7 +6,8 @@ annotations. ``Actuator`` has the loop, conflicts and problems of all wakers; ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
@@ -91,9 +92,13 @@ class Access(NamedTuple):
 
     Attributes:
         api: sends requests to the API server.
+        hosts: the ones that the waker ``http`` may call beside Services of the namespace.
+        calls: bounds the calls of the waker ``http``.
     """
 
     api: ApiServer
+    hosts: Collection[str]
+    calls: asyncio.Semaphore
 
 
 class WakerFailed(Exception):

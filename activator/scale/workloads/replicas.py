@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
@@ -28,6 +28,8 @@ ATTEMPTS: Final = 5
 CONFIRM: Final = 10.0
 #: Seconds between two reads of a workload that wakes: at first, and at most.
 FIRST_POLL, LAST_POLL = 0.02, 1.0
+#: Calls of the waker ``http`` at a time.
+MOST_CALLS: Final = 16
 #: Seconds until a failed look-up, or a missing right, is checked again.
 AGAIN: Final = 30.0
 
@@ -127,13 +129,18 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         api: sends the requests.
         start: starts a coroutine as a task.
         report: called with the result of each wish.
+        hosts: as for ``Access``.
     """
 
     def __init__(
-        self, api: ApiServer, start: Start, report: Callable[[ScaleTarget, Result], None]
+        self,
+        api: ApiServer,
+        start: Start,
+        report: Callable[[ScaleTarget, Result], None],
+        hosts: Collection[str] = (),
     ) -> None:
         super().__init__(start, self._change)
-        self._access = Access(api)
+        self._access = Access(api, hosts, asyncio.Semaphore(MOST_CALLS))
         self._report = report
 
     async def _change(self, target: ScaleTarget, wish: Wish | None) -> None:
@@ -155,23 +162,36 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
                 return Result(found.replicas)
             state = await waker.write(access, target, found, wish.wanted)
             if state is not None:
-                state = await self._awaited(target, state)
-                if state.waits_for:
-                    return Result(wish.known, ScaleReason.NOT_AWAKE_YET, state.waits_for)
+                state = await self._awaited(target, state, wish)
+                if not _is_settled(state, wish):
+                    problem = ScaleReason.NOT_AWAKE_YET if wish.wanted else ScaleReason.WAKER_FAILED
+                    detail = state.waits_for or _UNCHANGED[bool(wish.wanted)].format(CONFIRM)
+                    return Result(wish.known, problem, detail)
                 logger.debug("%s: %d -> %d replicas", target, wish.known, state.replicas)
                 return Result(state.replicas, changed_from=wish.known)
         detail = f"other components changed it {ATTEMPTS} times"
         return Result(None, ScaleReason.CONFLICT, detail)
 
-    async def _awaited(self, target: ScaleTarget, state: State) -> State:
-        """Return the state as soon as it waits for nothing, or after ``CONFIRM`` seconds."""
+    async def _awaited(self, target: ScaleTarget, state: State, wish: Wish) -> State:
+        """Return the state as soon as it is the wanted one, or after ``CONFIRM`` seconds."""
         clock, pause = asyncio.get_running_loop().time, FIRST_POLL
         end = clock() + CONFIRM
-        while state.waits_for and clock() < end:
+        while not _is_settled(state, wish) and clock() < end:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, LAST_POLL)
             state = await target.waker.read(self._access, target)
         return state
+
+
+#: What it means that the state is another one than the wanted one, asleep or awake.
+_UNCHANGED: Final = (
+    "it is still awake, {:g} s after it was asked to sleep",
+    "it is still asleep, {:g} s after it was asked to wake",
+)
+
+
+def _is_settled(state: State, wish: Wish) -> bool:
+    return not state.waits_for and bool(state.replicas) == bool(wish.wanted)
 
 
 class RightsCheck(NamedTuple):

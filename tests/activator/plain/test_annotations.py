@@ -17,14 +17,27 @@ from activator.plain import annotations as plain
 from activator.plain.annotations import (
     TABLE,
     Annotations,
+    AsleepWhen,
     ChosenProbe,
     NamedTarget,
     Owner,
     ReadinessPolicy,
     Route,
+    WakerName,
+    WakerWords,
 )
-from throttler.model import ProbeKind
-from throttler.request_policies import HeaderRule
+from throttler.model import Policies, ProbeKind
+from throttler.request_policies import (
+    HeaderRule,
+    Profile,
+    RequestPolicies,
+    WaitMode,
+    WhileWaiting,
+)
+
+OPENAI = Policies(
+    requests=RequestPolicies(WhileWaiting((WaitMode.HEARTBEAT,)), profile=Profile.OPENAI)
+)
 
 
 def metadata(**texts: object) -> Field:
@@ -102,6 +115,25 @@ def test_everything_but_enabled_has_a_default() -> None:
         ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
         ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
         ({"max_scale": ""}, {}),
+        (
+            {"waker": "http", "sleep_url": "/sleep?level=1", "wake_url": "http://gpu:8080/on"},
+            {
+                "waker": WakerWords(
+                    WakerName.HTTP, sleep_url="/sleep?level=1", wake_url="http://gpu:8080/on"
+                )
+            },
+        ),
+        ({"asleep_when": "a-b=true"}, {"waker": WakerWords(asleep_when=AsleepWhen("a-b", "true"))}),
+        (
+            {"asleep_when": " mode = is off "},
+            {"waker": WakerWords(asleep_when=AsleepWhen("mode", '"is off"'))},
+        ),
+        ({"asleep_when": 'n = "1"'}, {"waker": WakerWords(asleep_when=AsleepWhen("n", '"1"'))}),
+        (
+            {"profile": "vllm-sleep"},
+            {"waker": WakerWords(profile=True), "policies": OPENAI},
+        ),
+        ({"profile": "openai"}, {"policies": OPENAI}),
     ],
 )
 def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
@@ -150,6 +182,16 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"probe": "grpc:a/b"}, "expected http:/PATH"),
         ({"route": "shared,takeover"}, "expected one of shared, takeover"),
         ({"owner": "me"}, "expected one of self, keda, hpa, none"),
+        ({"sleep_url": "sleep"}, "expected a path of the pods, as in /sleep, or http://SERVICE"),
+        ({"wake_url": "http://user@gpu/on"}, "expected a path of the pods"),
+        ({"wake_url": "http://gpu"}, "expected a path of the pods"),
+        ({"state_url": "http://gpu:0/state"}, "expected a path of the pods"),
+        ({"state_url": "ftp://gpu/state"}, "expected a path of the pods"),
+        ({"sleep_url": "/a b"}, "expected a path of the pods"),
+        ({"asleep_when": "sleeping"}, "expected MEMBER = VALUE of a JSON object, as in is_sl"),
+        ({"asleep_when": "a b = 1"}, "expected MEMBER = VALUE of a JSON object"),
+        ({"asleep_when": "a ="}, "expected MEMBER = VALUE of a JSON object"),
+        ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
         ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
     ],
 )

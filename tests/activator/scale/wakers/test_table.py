@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from activator.plain import service as services
+from activator.plain.annotations import AsleepWhen
+from activator.scale.wakers.http import HttpWaker
 from activator.scale.wakers.patch import PatchWaker
 from activator.scale.wakers.scale import SCALE
 from activator.scale.wakers.table import waker_of
@@ -83,6 +85,24 @@ def test_any_kind_can_be_patched() -> None:
             "workload would not wake",
         ),
         (
+            KNOWN["deployment"],
+            {"waker": "http", "sleep_url": "/off"},
+            "waker http needs the annotations activator.dev/sleep-url, activator.dev/wake-url, "
+            "activator.dev/state-url, activator.dev/asleep-when",
+        ),
+        (
+            KNOWN["deployment"],
+            {"wake_url": "/on"},
+            "activator.dev/sleep-url and activator.dev/wake-url and activator.dev/state-url and "
+            "activator.dev/asleep-when need activator.dev/waker http",
+        ),
+        (
+            KNOWN["deployment"],
+            {"profile": "vllm-sleep", "route": "takeover"},
+            "with waker http Kubernetes lists sleeping pods as ready, so with activator.dev/route "
+            "takeover clients would connect to them: use route front or shared",
+        ),
+        (
             MACHINE,
             {"owner": "keda"},
             "waker patch needs activator.dev/owner self or none, and it is keda: change "
@@ -94,6 +114,24 @@ def test_a_waker_that_does_not_fit_is_a_text(
     kind: ScalableKind, annotations: dict[str, str], why: str
 ) -> None:
     assert chosen(kind, **annotations) == why
+
+
+VLLM = ("/sleep?level=1", "/wake_up", "/is_sleeping", AsleepWhen("is_sleeping", "true"))
+
+
+def test_a_profile_fills_in_the_words_of_its_server() -> None:
+    assert chosen(profile="vllm-sleep") == HttpWaker(*VLLM, "hello", "")
+    assert chosen(profile="vllm-sleep", sleep_url="/sleep?level=2").sleep == "/sleep?level=2"
+    assert chosen(profile="vllm-sleep", waker="scale") is SCALE
+
+
+def test_pods_with_tls_are_not_called() -> None:
+    tls = {"name": "https", "port": 443, "appProtocol": "https"}
+    found = services.parse(service({"profile": "vllm-sleep"}, ports=[tls]))
+    assert found is not None
+    assert waker_of(found, ScaleTarget(KNOWN["deployment"], "shop", "hello")) == (
+        "waker http calls pods without TLS, and appProtocol names TLS: name a Service"
+    )
 
 
 def test_the_words_are_part_of_the_identity() -> None:
