@@ -137,7 +137,8 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
         "part",
     }
     | {"takeover"},
-    "app": frozenset({"http_server", "scaler", "settings"}),
+    "wake_all": BELOW_PARTS | {"asleep", "owners", "part", "scaler", "takeover"},
+    "app": frozenset({"http_server", "scaler", "settings", "wake_all"}),
 }
 
 #: Packages outside the standard library: the only files that may import each, and the reason.

@@ -268,7 +268,8 @@ def merge_patch(field: Field) -> str | None:
     if not text:
         return None
     try:
-        found = json.loads(text) if len(text.encode()) <= _MOST_PATCH else None
+        is_long = len(text.encode()) > _MOST_PATCH
+        found = None if is_long else json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not found:
@@ -284,6 +285,10 @@ def merge_patch(field: Field) -> str | None:
     if named:
         field.fail(f"a patch must not change {', '.join(named)}")
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def condition(field: Field) -> Condition | None:

@@ -63,6 +63,7 @@ class ScalerProcess:
         environ: environment variables.
         timings: of watches and requests.
         parts: make the parts that act on decisions.
+        wakes_all: whether each workload must be awake, whatever its annotations are.
 
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
@@ -82,6 +83,8 @@ class ScalerProcess:
         environ: Mapping[str, str],
         timings: Timings | None = None,
         parts: Sequence[Callable[[PartContext], Part]] = PARTS,
+        *,
+        wakes_all: bool = False,
     ) -> None:
         loop, timings = asyncio.get_running_loop(), timings or Timings()
         self.settings = settings
@@ -103,7 +106,7 @@ class ScalerProcess:
             )
         else:
             parts = [each for each in parts if each is KedaPart]
-        api, services = self._server, EnabledServices(self._pending.add)
+        api, services = self._server, EnabledServices(self._pending.add, wakes_all=wakes_all)
         self.loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,

@@ -291,10 +291,17 @@ class EnabledServices:
     Arguments:
         changed: called with each Service that has changed, or is gone. It may be called several
             times for one event.
+        wakes_all: whether the workload of each must be awake.
     """
 
-    def __init__(self, changed: Callable[[ServiceName], object] = lambda name: None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[ServiceName], object] = lambda name: None,
+        *,
+        wakes_all: bool = False,
+    ) -> None:
         self._changed = changed
+        self._wakes_all = wakes_all
         self._services: dict[ServiceName, PlainService] = {}
         self._fronts = Fronts()
         self.readiness = ReadyPods(self._part_changed)
@@ -379,6 +386,8 @@ class EnabledServices:
         if service is None:
             return None
         service, ready = self._fronts.resolve(service), 0
+        if self._wakes_all:
+            service = services.awake(service)
         if service.port is not None:
             pods = ServiceName(service.pods.namespace, service.pods.name)
             ready = self.readiness.ready(pods, service.port.name)

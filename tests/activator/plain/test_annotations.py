@@ -18,10 +18,13 @@ from activator.plain.annotations import (
     TABLE,
     Annotations,
     ChosenProbe,
+    Condition,
     NamedTarget,
     Owner,
     ReadinessPolicy,
     Route,
+    WakerName,
+    WakerWords,
 )
 from throttler.model import ProbeKind
 from throttler.request_policies import HeaderRule
@@ -102,6 +105,18 @@ def test_everything_but_enabled_has_a_default() -> None:
         ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
         ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
         ({"max_scale": ""}, {}),
+        (
+            {"waker": "patch", "sleep_patch": '{"b": {"c": 1}, "a": null}'},
+            {"waker": WakerWords(WakerName.PATCH, '{"a":null,"b":{"c":1}}')},
+        ),
+        (
+            {"wake_patch": '{"metadata": {"annotations": {"x": "y"}}}'},
+            {"waker": WakerWords(wake_patch='{"metadata":{"annotations":{"x":"y"}}}')},
+        ),
+        (
+            {"awake_condition": "cnpg.io/hibernation=False"},
+            {"waker": WakerWords(awake_condition=Condition("cnpg.io/hibernation", "False"))},
+        ),
     ],
 )
 def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
@@ -127,6 +142,31 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"headers": "x: a\r\nb: c"}, "expected up to 16 header fields"),
         ({"headers": ",".join(f"x-{n}" for n in range(17))}, "expected up to 16 header fields"),
         ({"hosts": "*"}, "expected up to 256 DNS names"),
+        ({"waker": "hammer"}, "expected one of scale, patch"),
+        ({"sleep_patch": "{"}, "expected a JSON object of at most 4096 bytes"),
+        (
+            {"sleep_patch": "[]"},
+            'expected a JSON object of at most 4096 bytes, as in {"spec": {"stop": true}}, got',
+        ),
+        ({"sleep_patch": "{}"}, "expected a JSON object"),
+        ({"sleep_patch": "[" * 4000}, "expected a JSON object"),
+        ({"sleep_patch": '{"a": "' + "x" * 4096 + '"}'}, "expected a JSON object"),
+        ({"sleep_patch": '{"a": NaN}'}, "expected a JSON object"),
+        ({"wake_patch": '{"kind": "Pod"}'}, "a patch must not change kind"),
+        (
+            {"wake_patch": '{"apiVersion": "v2", "metadata": {"uid": "1", "finalizers": null}}'},
+            "a patch must not change apiVersion, metadata.finalizers, metadata.uid",
+        ),
+        ({"wake_patch": '{"metadata": null}'}, "a patch must not change metadata as a whole"),
+        *(
+            (
+                {"sleep_patch": f'{{"metadata": {{"{name}": "x"}}}}'},
+                f"a patch must not change metadata.{name}",
+            )
+            for name in ("name", "namespace", "resourceVersion", "ownerReferences")
+        ),
+        ({"awake_condition": "Ready"}, "expected TYPE=STATUS, as in Ready=True; STATUS is True,"),
+        ({"awake_condition": "Ready=Yes"}, "expected TYPE=STATUS"),
         ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
         ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
         ({"hosts": f"{'a' * 64}.com"}, "expected up to 256 DNS names"),
