@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from math import inf
 from typing import Final, NamedTuple, final
 
-from throttler.request_policies import NORMAL, RequestPolicies, RouteRule
+from throttler.request_policies import NORMAL, InterceptorRules, RequestPolicies, RouteRule
 
 # How the activator probes a pod, and which response means that the pod is ready.
 #
@@ -263,6 +263,11 @@ class Policies:
         mine = (self.load_balancing, self.hash_key, self.sticky, self.sticky_overflow)
         theirs = (other.load_balancing, other.hash_key, other.sticky, other.sticky_overflow)
         return mine == theirs and self.adaptive is other.adaptive
+
+    @property
+    def interceptor(self) -> InterceptorRules | None:
+        """What an object of the KEDA HTTP add-on asks for; None for other revisions."""
+        return None if self.requests is None else self.requests.interceptor
 
     @property
     def concern_each(self) -> bool:

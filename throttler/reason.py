@@ -355,7 +355,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         404,
         "The activator knows no such revision.",
         advice="Check whether the revision exists, and which revision the request names.",
-        service_meaning="The activator knows no such annotated Service.",
+        service_meaning="No annotated Service and no rule of a route object fits the request.",
     ),
     ReasonRow(
         Reason.BAD_REQUEST,

@@ -47,7 +47,11 @@ def waiting_reason(
     pods = [pod for pod in throttler.backends.pods.values() if pod.state is not _DRAINING]
     if not pods:
         if throttler.deleted:  # no pod will start, with or without an autoscaler
-            return Reason.NO_ENDPOINTS, "the revision was deleted"
+            return Reason.NO_ENDPOINTS, "the object was deleted"
+        requests = throttler.revision.policies.requests
+        rules = None if requests is None else requests.interceptor
+        if rules is not None and rules.problem:
+            return Reason.NO_ENDPOINTS, rules.problem
         if taken := _taken(throttler):
             return Reason.NO_ENDPOINTS, taken
         if throttler.backends.misnamed:  # only objects written by hand have this fault

@@ -22,6 +22,7 @@ from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.asleep import AsleepPart
+from activator.scale.chains import ChainPart
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Alone, Candidate, LeasePlace
@@ -51,6 +52,7 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     OwnersPart,
     TakeoverPart,
     AsleepPart,
+    ChainPart,
     events.make,
 )
 
@@ -69,6 +71,7 @@ class ScalerProcess:
         addresses: of the listeners, by name; empty before ``start``.
         engine: decides while this process leads.
         loads: the reports of the activators.
+        services: the Services that opt in, with their workloads.
         routes: the route objects of the KEDA HTTP add-on; None without the dialect ``keda``.
         objects: of the cluster; ``watch`` follows them.
         candidate: takes part in the election.
@@ -106,7 +109,8 @@ class ScalerProcess:
             )
         else:
             parts = [each for each in parts if each is KedaPart]
-        api, services = self._server, EnabledServices(self._pending.add, wakes_all=wakes_all)
+        api = self._server
+        services = self.services = EnabledServices(self._pending.add, wakes_all=wakes_all)
         self.loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,

@@ -14,9 +14,11 @@ from activator.kpa.decision import ScaleRules
 from activator.objects.fields import Field, ManifestError, Problems, root
 from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
+from activator.plain import awake_hours
 from activator.plain.annotations import (
     TABLE,
     Annotations,
+    Chain,
     ChosenProbe,
     Condition,
     NamedTarget,
@@ -103,6 +105,11 @@ def test_everything_but_enabled_has_a_default() -> None:
             {"scale": ScaleRules(100, 2, 9, 3, 10)},
         ),
         ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
+        ({"activation_scale": "2"}, {"scale": ScaleRules(activation_scale=2)}),
+        ({"awake": "Mon 08:00-18:00"}, {"awake": awake_hours.parse("Mon 08:00-18:00 UTC")}),
+        ({"wake_with": "b, other/c,b"}, {"chain": Chain(("b", "other/c"))}),
+        ({"wake_from": "shop"}, {"chain": Chain(wake_from=("shop",))}),
+        ({"dry_run": "true"}, {"dry_run": True}),
         ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
         ({"max_scale": ""}, {}),
         (
@@ -189,6 +196,12 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"probe": "tcp:80"}, "expected http:/PATH"),
         ({"probe": "grpc:a/b"}, "expected http:/PATH"),
         ({"route": "shared,takeover"}, "expected one of shared, takeover"),
+        ({"awake": "always"}, "expected spans as in Mon-Fri 08:00-18:00 Europe/Berlin ('always'"),
+        ({"wake_with": "a/b/c"}, "expected up to 32 Services, as in backend,other-namespace/cache"),
+        ({"wake_with": ",".join(f"b{n}" for n in range(33))}, "expected up to 32 Services"),
+        ({"wake_from": "*"}, "expected up to 32 namespaces, separated by commas, got '*'"),
+        ({"activation_scale": "0"}, "expected an integer from 1 to 2147483647, got '0'"),
+        ({"dry_run": "yes"}, "expected one of true, false, got 'yes'"),
         ({"owner": "me"}, "expected one of self, keda, hpa, none"),
         ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
     ],
