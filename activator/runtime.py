@@ -19,6 +19,7 @@ from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer as Authorizer
 from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links, Sink, StatReporter
+from activator.discovery.inventory import DIALECTS
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver as Driver
@@ -55,7 +56,6 @@ from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from activator.tls.store import upstream_tls
-from throttler.model import RevisionKind
 from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
 
@@ -78,14 +78,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between checks for idle connections that have expired.
 _HOUSEKEEPING = 15.0
-
-
-#: What an unknown host may name: the kind of the first dialect in use.
-_UNKNOWN = {
-    "knative": RevisionKind.REVISION,
-    "services": RevisionKind.SERVICE,
-    "keda": RevisionKind.HTTP_ROUTE,
-}
 
 
 class StartError(Exception):
@@ -177,6 +169,7 @@ class Runtime:
 
     def _make_driver(self, throttler: Throttler) -> Driver:
         settings = self.settings
+        kinds = (each.revision_kind for name, each in DIALECTS.items() if name in settings.dialect)
         return Driver(
             throttler,
             self.reporter.loads.load,
@@ -184,7 +177,7 @@ class Runtime:
             cluster_domain=settings.cluster_domain,
             remove_load=self.reporter.loads.remove,
             table=RouteTable() if {"services", "keda"} & set(settings.dialect) else None,
-            unknown=next(kind for name, kind in _UNKNOWN.items() if name in settings.dialect),
+            unknown=next(kind for kind in kinds if kind is not None),  # an unknown host's
         )
 
     def _make_cluster_config(self) -> ClusterConfig:

@@ -89,7 +89,8 @@ class CapacityTerms:
         share: the position of this activator among the activators of the revision.
         borrow: whether the activator uses pods beyond its share once its own are full.
         by_service: whether requests go to the ClusterIP.
-        setting: the name of the field or annotation that has ``container_concurrency``.
+        setting: the name of the field or annotation that has ``container_concurrency``; empty
+            if none has.
         peer: the activator that gets this one's requests, see throttler.backends; empty for none.
     """
 
@@ -120,10 +121,9 @@ class CapacityTerms:
         limit, capacity, count = self.container_concurrency, self.capacity, self.share.count
         pods = _pods(self.usable, "ready" if self.by_service else "usable")
         way = ", through the ClusterIP" if self.by_service else ""
-        if limit == 0 and capacity:
-            return f"{pods} without limit ({self.setting} is 0){way}"
+        zero = f" ({self.setting} is 0)" if self.setting else ""
         if limit == 0:
-            return f"{pods} without a limit per pod ({self.setting} is 0){way}"
+            return f"{pods} without {'limit' if capacity else 'a limit per pod'}{zero}{way}"
         whole = f"{pods} × {limit}"
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from math import inf
 from typing import Final, NamedTuple, final
 
-from throttler.request_policies import NORMAL, RequestPolicies, RouteRule
+from throttler.request_policies import NORMAL, InterceptorRules, RequestPolicies, RouteRule
 
 # How the activator probes a pod, and which response means that the pod is ready.
 #
@@ -265,6 +265,11 @@ class Policies:
         return mine == theirs and self.adaptive is other.adaptive
 
     @property
+    def interceptor(self) -> InterceptorRules | None:
+        """What an object of the KEDA HTTP add-on asks for; None for other revisions."""
+        return None if self.requests is None else self.requests.interceptor
+
+    @property
     def concern_each(self) -> bool:
         """Whether they concern each request, also one that finds a free pod."""
         decides = None if self.requests is None else self.requests.authorization
@@ -296,6 +301,7 @@ class Revision:
         behind_queue_proxy: whether queue-proxy receives the requests of a pod. If not, no rule
             about its probes, its responses and Knative's network settings applies.
         tls: whether pods without queue-proxy serve TLS; certificates are not verified.
+        asleep: whether its workload sleeps, so that no pod may get a request or a probe.
     """
 
     id: RevisionID
@@ -314,6 +320,7 @@ class Revision:
     policies: Policies = NO_POLICIES
     behind_queue_proxy: bool = True
     tls: bool = False
+    asleep: bool = False
 
     @property
     def whole_timeout(self) -> float:
@@ -426,6 +433,8 @@ _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 #: Pods without queue-proxy. The ClusterIP may lead back to the activator.
 _PLAIN: Final = Reach(pods=True, service=False, trusted=False)
 _PLAIN_TRUSTED: Final = _PLAIN._replace(trusted=True)
+#: Pods whose workload sleeps, also if Kubernetes lists them as ready.
+_ASLEEP: Final = Reach(pods=False, service=False, trusted=False)
 
 #: By mode, and by whether pods are addressable in spite of the mesh. Each request to an addressable
 #: pod names its Service in a header field, so the ClusterIP is not needed.
@@ -447,6 +456,8 @@ def reach_of(revision: Revision, knative: Reach) -> Reach:
     """
     if revision.behind_queue_proxy:
         return knative
+    if revision.asleep:
+        return _ASLEEP
     return _PLAIN_TRUSTED if revision.readiness is ReadinessRule.NO_PROBE else _PLAIN
 
 

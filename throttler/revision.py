@@ -394,6 +394,11 @@ class RevisionThrottler:
         return self._rebuild_and_dispatch(Changes(), now)
 
     @property
+    def is_awake(self) -> bool:
+        """Whether a pod is usable, even if each one is busy."""
+        return bool(self.slots.pods)
+
+    @property
     def has_free_slot(self) -> bool:
         """Whether a new request would get a pod at once."""
         return self.slots.free_pods.summary > 0

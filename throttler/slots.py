@@ -89,12 +89,12 @@ class Silence:
         return True
 
 
-#: The field of a Revision, or the annotation of a Service, that has the limit of a pod.
+#: The field of a Revision, or the annotation of a Service, that has the limit of a pod; for route
+#: objects there is none.
 _SETTINGS: Final[Mapping[RevisionKind, str]] = {
     RevisionKind.REVISION: "containerConcurrency",
     RevisionKind.SERVICE: "container-concurrency",
-    RevisionKind.HTTP_ROUTE: "container-concurrency",
-    RevisionKind.FALLBACK: "container-concurrency",
+    **dict.fromkeys((RevisionKind.HTTP_ROUTE, RevisionKind.FALLBACK), ""),
 }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
 from activator.records.entries import NO_AGENTS, Agents, Entry
+from activator.records.narration import WORDS
 from activator.records.source_status import NO_SOURCE, ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
@@ -126,7 +127,9 @@ def _route(driver: Driver, revision: RevisionID, route: ServiceRoute) -> revisio
     owners = driver.entries.owners_of(revision)
     own = [key for key, owner in owners.items() if owner == revision]
     taken = {
-        str(key): f"{owner.kind} {owner}" for key, owner in owners.items() if owner != revision
+        str(key): f"{WORDS[owner.kind]} {owner}"
+        for key, owner in owners.items()
+        if owner != revision
     }
     return {
         "hosts": list(dict.fromkeys(key.host for key in own)),

@@ -180,6 +180,37 @@ class Dialect:
         """
 
 
+class JoiningDialect(Dialect):
+    """A dialect whose revisions are made of several objects each.
+
+    Attributes:
+        reports: the problems of all revisions.
+    """
+
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
+        super().__init__(sink, system, scope)
+        self.reports = ProblemReports()
+        # A dict, not a set: it keeps the order of the changes.
+        self._changed: dict[RevisionID, None] = {}
+
+    def publish_next(self) -> bool:
+        """Pass on one changed revision, and return whether there was one.
+
+        It stays marked as changed until the sink has taken it.
+        """
+        for id_ in self._changed:
+            self._publish(id_)
+            del self._changed[id_]
+            return True
+        return False
+
+    def _publish(self, id_: RevisionID) -> None:
+        raise NotImplementedError
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        return self.reports.warnings()
+
+
 # Records and logs unusable objects.
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
-from activator.discovery.dialect import Dialect, ObjectKind, ProblemReports, Scope
+from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope
 from activator.discovery.endpoints import IpFamily
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
@@ -22,11 +22,10 @@ from activator.plain import problems, service, slices, workloads
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
-from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, names_of_others
+from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Allotment, Condition, Slice, join
 from activator.plain.workloads import Matches, PlainWorkload, known_target
-from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -117,16 +116,13 @@ def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
     return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
 
 
-class ServicesDialect(Dialect):
+class ServicesDialect(JoiningDialect):
     """All annotated Services.
 
     Arguments:
         sink: takes changed values.
         scope: the family of addresses, the domain of the cluster, the ports on which this process
             listens, and the Service of the activators.
-
-    Attributes:
-        reports: the problems of all Services.
     """
 
     name = "services"
@@ -142,13 +138,10 @@ class ServicesDialect(Dialect):
         self._activators: frozenset[str] = frozenset()
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
-        # A dict, not a set: it keeps the order of the changes.
-        self._changed: dict[RevisionID, None] = {}
         self._matches: Matches[RevisionID] = Matches()
         self._rules: RouteTable[RevisionID] = RouteTable()
         # A port is as a host: of two Services that claim one, the older has it.
         self._ports: RouteTable[RevisionID] = RouteTable()
-        self.reports = ProblemReports()
         self._reads_workloads = True
 
     # -- objects ------------------------------------------------------------------------------
@@ -217,22 +210,9 @@ class ServicesDialect(Dialect):
 
     # -- values -------------------------------------------------------------------------------
 
-    def publish_next(self) -> bool:
-        """Pass on one changed Service, and return whether there was one.
-
-        A Service stays marked as changed until the sink has taken it.
-        """
-        for id_ in self._changed:
-            known = self._known.get(id_)
-            if known is not None:
-                self._publish(id_, known)
-                if known.is_empty:
-                    del self._known[id_]
-            del self._changed[id_]
-            return True
-        return False
-
-    def _publish(self, id_: RevisionID, known: _Known) -> None:
+    def _publish(self, id_: RevisionID) -> None:
+        if (known := self._known.get(id_)) is None:
+            return
         service = self._resolved(known)
         if service is None or service.port is None:
             self._withdraw(id_, known)
@@ -252,6 +232,8 @@ class ServicesDialect(Dialect):
                 known.activators = self._activators
             self._set_route(id_, known, service)
             self.reports.put(id_, "Service", self._problems(id_, known, service, workloads))
+        if known.is_empty:
+            del self._known[id_]
 
     def _withdraw(self, id_: RevisionID, known: _Known) -> None:
         """Remove a Service. Its endpoints stay as long as slices list them: requests finish."""
@@ -335,13 +317,9 @@ class ServicesDialect(Dialect):
         """Replace the rules that a Service claims; publish others again if that decides theirs."""
         if old[:2] == new[:2]:
             return
-        winners = {key: table.winner(key) for key in keys_of((*old.rules, *new.rules))}
-        table.remove(RouteClaim(old.created, str(id_)))
-        if new.rules:
-            table.put(RouteClaim(new.created, str(id_)), new.rules, id_)
-        for key, winner in winners.items():
-            if table.winner(key) != winner:
-                self._changed.update((each, None) for each in table.claimants(key) if each != id_)
+        name = str(id_)
+        claims = RouteClaim(old.created, name), RouteClaim(new.created, name)
+        self._changed.update(dict.fromkeys(table.exchange(*claims, new.rules, id_)))
 
     # -- problems -----------------------------------------------------------------------------
 
@@ -359,9 +337,6 @@ class ServicesDialect(Dialect):
             while self.publish_next():
                 pass
         self.reports.settle()
-
-    def warnings(self) -> Iterable[ObjectWarning]:
-        return self.reports.warnings()
 
     def _problems(
         self,

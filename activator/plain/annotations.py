@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
+from activator.plain import awake_hours
 from throttler.model import NO_POLICIES, Policies, ProbeKind
 from throttler.request_policies import HeaderRule
 
@@ -27,12 +28,15 @@ from throttler.request_policies import HeaderRule
 _MOST: Final = 2**31 - 1
 _MOST_HOSTS: Final = 256
 _MOST_HEADERS: Final = 16
+_MOST_NAMES: Final = 32
 #: A DNS name in lower case (RFC 1123 section 2.1), perhaps behind ``*.``.
 _HOST: Final = re.compile(
     r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
 )
 #: The name of a port, or of a Service.
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+#: The name of a Service, perhaps behind its namespace.
+_SERVICE: Final = re.compile(rf"(?:{_LABEL.pattern}/)?{_LABEL.pattern}")
 _TARGET: Final = re.compile(
     r"(?:(?P<group>[a-z0-9][a-z0-9.-]{0,252})/(?P<version>v[a-z0-9]{1,62})/)?"
     r"(?P<kind>[A-Za-z][A-Za-z0-9]{0,62})/(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
@@ -144,6 +148,18 @@ class WakerWords:
     profile: bool = False
 
 
+class Chain(NamedTuple):
+    """The Services that wake together.
+
+    Attributes:
+        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
+        wake_from: other namespaces whose Services may wake this one.
+    """
+
+    wake_with: tuple[str, ...] = ()
+    wake_from: tuple[str, ...] = ()
+
+
 class NamedTarget(NamedTuple):
     """The object that is scaled; ``group`` and ``version`` are empty if the kind implies them."""
 
@@ -253,6 +269,27 @@ def headers(field: Field) -> tuple[HeaderRule, ...] | None:
     return tuple(dict.fromkeys(rules)) or None
 
 
+def hours(field: Field) -> awake_hours.AwakeHours | None:
+    """Read when a workload stays awake."""
+    text = text_of(field)
+    try:
+        return awake_hours.parse(text) if text else None
+    except ValueError as error:
+        field.expected(f"spans as in Mon-Fri 08:00-18:00 Europe/Berlin ({error})")
+
+
+def names(pattern: re.Pattern[str], allowed: str) -> Read:
+    """Return a reader of names, separated by commas, each once."""
+
+    def read(field: Field) -> tuple[str, ...] | None:
+        found = tuple(dict.fromkeys(filter(None, map(str.strip, text_of(field).split(",")))))
+        if len(found) > _MOST_NAMES or not all(map(pattern.fullmatch, found)):
+            field.expected(f"up to {_MOST_NAMES} {allowed}")
+        return found or None
+
+    return read
+
+
 def port(field: Field) -> str | None:
     """Read the name or the number of a port."""
     return _label(field, "the name or the number of a port of the Service")
@@ -287,7 +324,8 @@ def merge_patch(field: Field) -> str | None:
     if not text:
         return None
     try:
-        found = json.loads(text) if len(text.encode()) <= _MOST_PATCH else None
+        is_long = len(text.encode()) > _MOST_PATCH
+        found = None if is_long else json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not found:
@@ -303,6 +341,10 @@ def merge_patch(field: Field) -> str | None:
     if named:
         field.fail(f"a patch must not change {', '.join(named)}")
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def condition(field: Field) -> Condition | None:
@@ -364,7 +406,7 @@ ENABLED: Final = f"{PREFIX}enabled"
 #: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
 ASLEEP: Final = f"{PREFIX}asleep"
 
-_SCALE, _WAKER = "scale.", "waker."
+_SCALE, _WAKER, _CHAIN = "scale.", "waker.", "chain."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -374,8 +416,8 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; behind ``scale.`` and ``waker.`` one of
-            its ``scale`` and its ``waker``.
+        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker`` or
+            ``chain`` with that prefix.
         read: returns the value; None for the default.
         values, default, meaning: for people.
     """
@@ -522,6 +564,39 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         *("scale.idle", seconds, "integer from 0", "`300`"),
         "Seconds from the end of the last request to scale to zero.",
     ),
+    "activation-scale": AnnotationRow(
+        *("scale.activation_scale", whole(1), "integer from 1", "`1`"),
+        "Replicas that the workload has at least while it is awake; with another owner than "
+        "`self`, only a cold start asks for them.",
+    ),
+    "awake": AnnotationRow(
+        *("awake", hours, "`DAYS HH:MM-HH:MM ZONE`, separated by semicolons", ""),
+        "When the workload stays awake without requests, as in `Mon-Fri 08:00-18:00 "
+        "Europe/Berlin`. Without a time zone: UTC. Not with owner `none`.",
+    ),
+    "wake-with": AnnotationRow(
+        *(
+            "chain.wake_with",
+            names(_SERVICE, "Services, as in backend,other-namespace/cache"),
+            "`NAME` or `NAMESPACE/NAME`, separated by commas",
+            "",
+        ),
+        "Services that a request to this sleeping one wakes, too. One of another namespace must "
+        "allow it by `wake-from`.",
+    ),
+    "wake-from": AnnotationRow(
+        *(
+            "chain.wake_from",
+            names(_LABEL, "namespaces, separated by commas"),
+            "namespaces, separated by commas",
+            "",
+        ),
+        "Other namespaces whose Services may name this one in `wake-with`.",
+    ),
+    "dry-run": AnnotationRow(
+        *("dry_run", one_of({"true": True, "false": False}), "`true`, `false`", "`false`"),
+        "Changes no replicas of an awake workload. The scaler shows when it would sleep.",
+    ),
     "initial-scale": AnnotationRow(
         *("scale.initial_scale", whole(0), "integer from 0", "`1`"),
         "Replicas that a cold start asks for; 0 counts as 1. With owner `self` none of them goes "
@@ -560,6 +635,9 @@ class Annotations:
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
         waker: how the workload sleeps and wakes.
+        chain: which Services wake together.
+        awake: when the workload has a replica also without a request.
+        dry_run: whether nothing is put to sleep, and only counted.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
     """
 
@@ -579,6 +657,9 @@ class Annotations:
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
     waker: WakerWords = WakerWords()
+    chain: Chain = Chain()  # noqa: RUF009  # immutable, so all may share it
+    awake: awake_hours.AwakeHours = awake_hours.NEVER
+    dry_run: bool = False
     policies: Policies = NO_POLICIES
 
     @property
@@ -621,6 +702,7 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         is not None
     }
     scale, waker = _within(_SCALE, found), _within(_WAKER, found)
+    chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -634,7 +716,11 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
     return Annotations(
-        **found, scale=ScaleRules(**scale), waker=WakerWords(**waker), policies=chosen
+        **found,
+        scale=ScaleRules(**scale),
+        waker=WakerWords(**waker),
+        chain=chain,
+        policies=chosen,
     )
 
 

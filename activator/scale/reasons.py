@@ -156,6 +156,15 @@ class ScaleReason(StrEnum):
         "taking-over", "This ends after at most 60 s.", "",
         "the activators take over before the last pod goes", _QUIET,
     )
+    DRY_RUN = (
+        "dry-run", "Remove the annotation activator.dev/dry-run, so that the workload sleeps.",
+        f"{_ANNOTATE.replace(' --overwrite', '')}dry-run-",
+        "a trial run: the scaler changes no replicas, and counts what it would save", _QUIET,
+    )
+    WAKE_WITH_UNKNOWN = (
+        "wake-with-unknown", "Correct activator.dev/wake-with, or allow it by wake-from.",
+        f"{_ANNOTATE}wake-with=NAME",
+    )
     WAITING_TO_RETRY = (
         "waiting-to-retry", "The scaler sends the next request within 2 s.", "",
         "the last request for replicas was less than 2 s ago", _QUIET,

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from activator.settings import values
 from activator.settings import values as parameters
@@ -48,6 +48,9 @@ from activator.settings.setting import (
     rows,
     setting,
 )
+from activator.settings.values import Kind
+
+T = TypeVar("T")
 
 LISTENERS = "Listeners"
 IDENTITY = "Identity of this activator"
@@ -66,6 +69,18 @@ CLIENT = "Queries of a running activator"
 
 #: A setting that the demo does not have.
 _without_demo = partial(setting, commands=("run", "local"))
+
+
+def _add_on(
+    kind: Kind[T],
+    variable: str,
+    default: str,
+    add_on: str,
+    meaning: str,
+    reason: str = "The add-on's default.",
+) -> T:
+    """Return the field of a setting that the KEDA HTTP add-on has too."""
+    return _without_demo(kind, variable, ADD_ON, default, meaning, reason, add_on=add_on)
 
 
 # One row is one block; the formatter would put each argument on a line of its own.
@@ -482,7 +497,8 @@ class Settings:
     )
     connect_timeout: float = setting(
         values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",
-        "Time to open a connection to a pod; after it the activator requeues the request.",
+        "Time to open a connection to a pod; after it the activator requeues the request. A TLS "
+        "handshake may take five times as long, but at most 10 s.",
         "Long enough for one lost SYN on a slow path, short enough to try another pod.",
         add_on="KEDA_HTTP_CONNECT_TIMEOUT", add_on_zero="1m", keda="500ms",
     )
@@ -599,112 +615,90 @@ class Settings:
         "All components of Knative share the ConfigMap.",
     )
 
-    keda_readiness_timeout: float = _without_demo(
-        values.duration(zero=True), "ACTIVATOR_KEDA_READINESS_TIMEOUT", ADD_ON, "0s",
+    keda_readiness_timeout: float = _add_on(
+        values.duration(zero=True), "ACTIVATOR_KEDA_READINESS_TIMEOUT", "0s",
+        "KEDA_CONDITION_WAIT_TIMEOUT KEDA_HTTP_READINESS_TIMEOUT",
         "Limit of the time in which a request waits for a pod, for route objects (HTTPScaledObject "
         "and InterceptorRoute) without an own one; then it gets 504. 0 for none.",
-        "The add-on's default.",
-        add_on="KEDA_CONDITION_WAIT_TIMEOUT KEDA_HTTP_READINESS_TIMEOUT",
     )
-    keda_request_timeout: float = _without_demo(
-        values.duration(zero=True), "ACTIVATOR_KEDA_REQUEST_TIMEOUT", ADD_ON, "0s",
+    keda_request_timeout: float = _add_on(
+        values.duration(zero=True), "ACTIVATOR_KEDA_REQUEST_TIMEOUT", "0s",
+        "KEDA_HTTP_REQUEST_TIMEOUT",
         "Limit of the time from the arrival of a request to the end of its response, for route "
         "objects without an own one. 0 for none.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_REQUEST_TIMEOUT",
     )
-    keda_response_header_timeout: float = _without_demo(
-        values.duration(zero=True), "ACTIVATOR_KEDA_RESPONSE_HEADER_TIMEOUT", ADD_ON, "300s",
+    keda_response_header_timeout: float = _add_on(
+        values.duration(zero=True), "ACTIVATOR_KEDA_RESPONSE_HEADER_TIMEOUT", "300s",
+        "KEDA_RESPONSE_HEADER_TIMEOUT KEDA_HTTP_RESPONSE_HEADER_TIMEOUT",
         "Limit of the time from the assignment of a pod to the head of its response, for route "
         "objects without an own one. 0 for none.",
-        "The add-on's default.",
-        add_on="KEDA_RESPONSE_HEADER_TIMEOUT KEDA_HTTP_RESPONSE_HEADER_TIMEOUT",
     )
-    keda_max_pending: int = _without_demo(
-        values.count(0, note=" (0: no limit)"), "ACTIVATOR_KEDA_MAX_PENDING", ADD_ON, "0",
+    keda_max_pending: int = _add_on(
+        values.count(0, note=" (0: no limit)"), "ACTIVATOR_KEDA_MAX_PENDING", "0",
+        "KEDA_HTTP_COLD_START_MAX_PENDING_REQUESTS",
         "Limit of waiting requests of a route object without an own one; 0 sets no limit.",
-        "The add-on's default; the limits of the queue are in force, too.",
-        add_on="KEDA_HTTP_COLD_START_MAX_PENDING_REQUESTS",
+        reason="The add-on's default; the limits of the queue are in force, too.",
     )
-    keda_cold_start_header: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_COLD_START_HEADER", ADD_ON, "true",
+    keda_cold_start_header: bool = _add_on(
+        values.BOOLEAN, "ACTIVATOR_KEDA_COLD_START_HEADER", "true",
+        "KEDA_HTTP_ENABLE_COLD_START_HEADER",
         "Whether responses of pods have the field X-KEDA-HTTP-Cold-Start.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_ENABLE_COLD_START_HEADER",
     )
-    keda_watch_namespace: str | None = _without_demo(
+    keda_watch_namespace: str | None = _add_on(
         values.optional(values.DNS_LABEL, "all namespaces"),
-        "ACTIVATOR_KEDA_WATCH_NAMESPACE", ADD_ON, "",
+        "ACTIVATOR_KEDA_WATCH_NAMESPACE", "", "KEDA_HTTP_WATCH_NAMESPACE",
         "The only namespace whose route objects count; empty for all namespaces.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_WATCH_NAMESPACE",
     )
-    keda_tls: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_TLS", ADD_ON, "false",
+    keda_tls: bool = _add_on(
+        values.BOOLEAN, "ACTIVATOR_KEDA_TLS", "false", "KEDA_HTTP_PROXY_TLS_ENABLED",
         "Whether the activator listens on `--https-port` with the certificates of the next "
         "settings. It reads them again when they change.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_PROXY_TLS_ENABLED",
     )
-    keda_tls_cert: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_CERT", ADD_ON, "/certs/tls.crt",
+    keda_tls_cert: str = _add_on(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_CERT", "/certs/tls.crt", "KEDA_HTTP_PROXY_TLS_CERT_PATH",
         "PEM file with the certificate for clients that name no host of another certificate.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_PROXY_TLS_CERT_PATH",
     )
-    keda_tls_key: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_KEY", ADD_ON, "/certs/tls.key",
+    keda_tls_key: str = _add_on(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_KEY", "/certs/tls.key", "KEDA_HTTP_PROXY_TLS_KEY_PATH",
         "PEM file with the private key of that certificate.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_PROXY_TLS_KEY_PATH",
     )
-    keda_tls_stores: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_STORES", ADD_ON, "",
-        "Folders of further certificates, separated by commas: x.crt with x.key, or x.pem with "
+    keda_tls_stores: str = _add_on(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_STORES", "", "KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS",
+        "Folders of further certificates, separated by commas: x.crt or x.pem with x.key or "
         "x-key.pem, also in folders within. A client that names one of its hosts gets it.",
         "One certificate is usually sufficient.",
-        add_on="KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS",
     )
-    keda_tls_skip_verify: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_TLS_SKIP_VERIFY", ADD_ON, "false",
+    keda_tls_skip_verify: bool = _add_on(
+        values.BOOLEAN, "ACTIVATOR_KEDA_TLS_SKIP_VERIFY", "false",
+        "KEDA_HTTP_TLS_SKIP_VERIFY KEDA_HTTP_PROXY_TLS_SKIP_VERIFY",
         "Whether the activator accepts any certificate of a pod. Requests that arrive over TLS go "
         "to pods over TLS.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_TLS_SKIP_VERIFY KEDA_HTTP_PROXY_TLS_SKIP_VERIFY",
     )
-    keda_tls_ca_dirs: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_CA_DIRS", ADD_ON, "",
+    keda_tls_ca_dirs: str = _add_on(
+        values.TEXT, "ACTIVATOR_KEDA_TLS_CA_DIRS", "", "KEDA_HTTP_TLS_CA_DIRS",
         "Folders of PEM files, separated by commas, with certificate authorities that verify pods, "
         "in addition to the certificates above. The activator reads them at start.",
         "Only some pods speak TLS.",
-        add_on="KEDA_HTTP_TLS_CA_DIRS",
     )
-    keda_log_requests: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_LOG_REQUESTS", ADD_ON, "false",
+    keda_log_requests: bool = _add_on(
+        values.BOOLEAN, "ACTIVATOR_KEDA_LOG_REQUESTS", "false", "KEDA_HTTP_LOG_REQUESTS",
         "Whether each request gets a line in the Combined Log Format, on stdout. The ConfigMap of "
         "`--config-observability-name` wins, if the activator reads it.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_LOG_REQUESTS",
     )
-    keda_otlp_metrics: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_METRICS", ADD_ON, "false",
+    keda_otlp_metrics: bool = _add_on(
+        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_METRICS", "false",
+        "OTEL_EXPORTER_OTLP_METRICS_ENABLED",
         "Whether the activator pushes metrics to the collector by OTLP over HTTP. The same "
         "ConfigMap wins.",
-        "The add-on's default.",
-        add_on="OTEL_EXPORTER_OTLP_METRICS_ENABLED",
     )
-    keda_otlp_traces: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_TRACES", ADD_ON, "false",
+    keda_otlp_traces: bool = _add_on(
+        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_TRACES", "false", "OTEL_EXPORTER_OTLP_TRACES_ENABLED",
         "Whether the activator sends traces. The same ConfigMap wins.",
-        "The add-on's default.",
-        add_on="OTEL_EXPORTER_OTLP_TRACES_ENABLED",
     )
-    keda_otlp_protocol: str = _without_demo(
+    keda_otlp_protocol: str = _add_on(
         values.choice("console", "http/protobuf", "grpc"),
-        "ACTIVATOR_KEDA_OTLP_PROTOCOL", ADD_ON, "console",
+        "ACTIVATOR_KEDA_OTLP_PROTOCOL", "console", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
         "Where traces go: console is stdout, the others are protocols of the collector.",
-        "The add-on's default.",
-        add_on="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     )
 
     admin_url: str = setting(

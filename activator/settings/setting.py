@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -230,19 +230,23 @@ def find_all(
     return sources.known
 
 
-def unknown_variables(known: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Return one sentence for each variable of this program's prefix that nothing reads.
+def unknown_variables(
+    known: Sequence[str], environ: Mapping[str, str], others: Collection[str] = ()
+) -> list[str]:
+    """Return one sentence for each variable with a prefix of these programs that nothing reads.
 
     Arguments:
         known: the names of the variables that some command reads.
         environ: the environment variables.
+        others: further names that are no mistake.
     """
     return [
         f"environment variable {name} is unknown and has no effect"
         + "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1, 0.8))
         for name, value in sorted(environ.items())
-        if name.startswith("ACTIVATOR_")
+        if name.startswith(("ACTIVATOR_", "KEDA_"))
         and name not in known
+        and name not in others
         and not _LINK.match(f"{name}={value}")
     ]
 

@@ -53,8 +53,8 @@ def may_enter(exchange: Exchange, rules: InterceptorRules, now: float) -> bool:
         exchange, now: see ``permission.may_enter``.
         rules: of its revision.
     """
-    throttler, base = exchange.entry.throttler, exchange.client.base
-    is_asleep = not throttler.slots.pods
+    base = exchange.client.base
+    is_asleep = not exchange.entry.throttler.is_awake
     route = _static_route(exchange.request, rules) if rules.static_routes else None
     if route is not None:
         exchange.ticket.counts = False
@@ -144,7 +144,7 @@ def keep_demand(exchange: Exchange, now: float) -> None:
         now: seconds.
     """
     entry, until = exchange.entry, exchange.ticket.arrived + DEMAND
-    if rules_of(exchange) is not None and now < until and not entry.throttler.slots.pods:
+    if rules_of(exchange) is not None and now < until and not entry.throttler.is_awake:
         exchange.services.keep_demand(entry, until, now)
 
 

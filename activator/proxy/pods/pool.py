@@ -39,8 +39,7 @@ from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, UnverifiedTls
-from activator.tls.store import UpstreamTls
+from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, ServiceTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
@@ -50,7 +49,7 @@ IDLE_TIMEOUT: Final = 90.0
 #: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
 SPARE_TIMEOUT: Final = 20.0
 #: The TLS of all pods of plain Services.
-UNVERIFIED: Final = UnverifiedTls()
+UNVERIFIED: Final = ServiceTls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class PodTarget:
     def __init__(
         self,
         pod: PodTracker,
-        tls: PodTls | UnverifiedTls | UpstreamTls | None,
+        tls: PodTls | ServiceTls | None,
         *,
         passthrough: bool,
     ) -> None:
@@ -522,7 +521,7 @@ class ConnectionPools:
         self.resources = Resources(limits, start, clock, self.unread)
         self.files = self.resources.files
         self.tls: PodTls | None = None
-        self.upstream: Callable[[str], UnverifiedTls | UpstreamTls] = UnverifiedTls
+        self.upstream: Callable[[str], ServiceTls] = ServiceTls
         self._passthrough = False
         self._pools: dict[PodTracker, Pool] = {}
         self._of_probes: dict[PodTracker, Pool] = {}
@@ -553,8 +552,7 @@ class ConnectionPools:
         pool = self._secured.get(pod)
         if pool is None:
             revision = pod.config.revision
-            requests = revision.policies.requests
-            rules = None if requests is None else requests.interceptor
+            rules = revision.policies.interceptor
             service = revision.id.name if rules is None else rules.target.partition(":")[0]
             tls = self.upstream(f"{service}.{revision.id.namespace}")
             pool = Pool(self.resources, PodTarget(pod, tls, passthrough=False))
@@ -581,13 +579,13 @@ class ConnectionPools:
             pool = self._of_probes[pod] = self._new(pod, wanted)
         return pool
 
-    def _tls_of(self, revision: Revision) -> PodTls | UnverifiedTls | None:
+    def _tls_of(self, revision: Revision) -> PodTls | ServiceTls | None:
         """Return the TLS of requests to a revision's pods; None for plain connections."""
         if revision.behind_queue_proxy:
             return self.tls
         return UNVERIFIED if revision.tls else None
 
-    def _new(self, pod: PodTracker, tls: PodTls | UnverifiedTls | None) -> Pool:
+    def _new(self, pod: PodTracker, tls: PodTls | ServiceTls | None) -> Pool:
         revision = pod.config.revision
         pool = Pool(self.resources, PodTarget(pod, tls, passthrough=self._passthrough))
         pool.made_for = _form_of(revision)

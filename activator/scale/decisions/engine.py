@@ -13,12 +13,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
 from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
 from activator.scale.cluster.api import Start
-from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan, Planner
+from activator.scale.decisions.plan import (
+    NEVER,
+    RETRY_COLD_START,
+    WITH_SLICES,
+    Observed,
+    Plan,
+    Planner,
+)
 from activator.scale.decisions.record import AGAIN, EngineCounters, Facts, Record, read_facts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
@@ -212,6 +220,23 @@ class Pending:
         self.decide(names)
 
 
+def time_of_day() -> datetime:
+    """Return the time of day: awake hours, and the times of changes, follow it."""
+    return datetime.now(UTC)
+
+
+def woken_with(name: ServiceName, asks: Annotations) -> Iterator[ServiceName]:
+    """Yield the Services that a Service wakes; a name without a namespace is of its own."""
+    for each in asks.chain.wake_with:
+        namespace, _, other = each.rpartition("/")
+        yield ServiceName(namespace or name.namespace, other)
+
+
+def may_call(name: ServiceName, other: ServiceName, asks: Annotations) -> bool:
+    """Return whether a Service may wake another one, whose annotations are ``asks``."""
+    return name.namespace in (other.namespace, *asks.chain.wake_from)
+
+
 class Engine:
     """The decisions about all Services.
 
@@ -343,10 +368,11 @@ class Engine:
             record.quiet_until = NEVER
             if record.facts.target is not None:
                 self._reconsider_sharing(record.facts.target)
-            is_marked = bool(record.facts.service.mark)
-            if record.facts.ready and not is_marked:
+            # Its pods are ready, and get no requests; or a trial run has none.
+            is_closed = bool(record.facts.service.mark) or record.trial == 0
+            if record.facts.ready and not is_closed:
                 continue
-            if is_marked or not record.facts.replicas:
+            if is_closed or not record.facts.replicas:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
@@ -456,23 +482,43 @@ class Engine:
         if facts.replicas is None:
             self._look(record, facts.target, now)
             return None
-        seen = self._sharing.observe(name, now, frozen)
-        plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
+        seen = record.with_wishes(self._sharing.observe(name, now, frozen), now, time_of_day())
+        asks = self._sharing.asks(facts, seen)
+        plan = record.planner.decide(asks, seen, now)
+        record.sleep.note(seen.replicas, asks.scale.first, now)
+        if not seen.replicas and seen.current:
+            for other in woken_with(name, facts.service.asks):
+                self._call(name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
-        if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
+        if plan.replicas is not None and not seen.replicas and seen.current:
+            record.sleep.waited += ceil(seen.current)
+        if record.trial is not None:
+            record.trial = record.trial if plan.replicas is None else plan.replicas
+            record.sleep.note(record.trial, asks.scale.first, now)
+            plan = record.as_trial(plan)
+        elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
             record.why = plan.why
             record.sleeping = facts.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
-        if facts.marks and self._sharing.is_closing(facts.target):
+        if seen.marks and self._sharing.is_closing(facts.target):
             plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
         self._look(record, facts.target, now)
         record.quiet_until = record.rest_until(plan, seen)
         return plan
+
+    def _call(self, name: ServiceName, other: ServiceName, now: float) -> None:
+        """Wake another Service soon, since a request for this one will need it."""
+        record = self._records.get(other)
+        if record is None or now < record.called_at + RETRY_COLD_START:
+            return
+        if may_call(name, other, record.facts.service.asks):
+            record.called_at = now
+            self._call_at(now, self._decide_later, other)
 
     def _look(self, record: Record, target: ScaleTarget, now: float) -> None:
         """Read the replicas of a workload if it is time to."""
@@ -488,7 +534,7 @@ class Engine:
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
+                self.counters.changed(name, self._records[name], result, now, time_of_day())
         self.counters.failed(result)
         for name in names:
             self._note(name, self._records[name], target, result, now)

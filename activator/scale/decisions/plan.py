@@ -76,6 +76,9 @@ class Observed(NamedTuple):
         rate, panic_rate: mean requests per second of the two windows.
         marks: whether the Service has the asleep mark while its workload sleeps.
         is_marked: whether all Services of the workload have it.
+        awake: whether the Service has awake hours now.
+        awake_until: when that may change.
+        called: whether ``current`` is a request to a Service that wakes this one, too.
     """
 
     current: float
@@ -94,6 +97,9 @@ class Observed(NamedTuple):
     panic_rate: float = 0.0
     marks: bool = False
     is_marked: bool = False
+    awake: bool = False
+    awake_until: float = FOREVER
+    called: bool = False
 
 
 class Plan(NamedTuple):
@@ -223,7 +229,7 @@ class Planner:
 
     def _is_active(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> bool:
         """Return whether KEDA and HPA must keep the workload awake."""
-        if seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)):
+        if seen.current > 0 or seen.awake or (wanted != 0 and self._is_leased(seen, now)):
             return True
         is_observed = self._closing_since is not None and now < self._closes_at(asks, seen)
         return _reads_load(asks) and is_observed
@@ -251,7 +257,7 @@ class Planner:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(
             *(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas),
-            *(seen.rate, seen.panic_rate),
+            *(seen.rate, seen.panic_rate, seen.awake, seen.called),
         )
         decision = self._autoscaler.decide(asks.scale, observed, now)
         wanted, why = decision.replicas, decision.why
@@ -274,13 +280,14 @@ class Planner:
     ) -> tuple[int | None, Why | None, ScaleReason | None]:
         if seen.replicas or seen.current <= 0:
             return None, None, None
-        wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
+        wanted = max(asks.scale.first, asks.scale.min_scale)
         if asks.scale.max_scale:
             wanted = min(wanted, asks.scale.max_scale)
+        why = Why.WAKE_WITH if seen.called else Why.COLD_START
         if seen.paused:
-            return wanted, Why.COLD_START, ScaleReason.SCALED_OBJECT_PAUSED
+            return wanted, why, ScaleReason.SCALED_OBJECT_PAUSED
         is_early = now < self._cold_start_at + RETRY_COLD_START
-        return wanted, Why.COLD_START, ScaleReason.WAITING_TO_RETRY if is_early else None
+        return wanted, why, ScaleReason.WAITING_TO_RETRY if is_early else None
 
     # -- takeover ----------------------------------------------------------------------------------
 
@@ -303,7 +310,7 @@ class Planner:
     def _is_unused(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether pods are ready, and the activators have seen no request for a while."""
         is_blind = self._ready_since is not None and asks.is_bypassed
-        return is_blind and not seen.current and not self._is_leased(seen, now)
+        return is_blind and not (seen.current or seen.awake) and not self._is_leased(seen, now)
 
     def _closes_at(self, asks: Annotations, seen: Observed) -> float:
         """Return when the workload has closed: slice and mark are known, and no request came.
@@ -346,6 +353,7 @@ class Planner:
             max(self._lease_until, seen.last_busy + seen.lease),
             self._ending_until if self._ready_since is None else self._ready_since + PROPAGATION,
             closing,
+            seen.awake_until,
         ):
             if now < at < found:
                 found = at

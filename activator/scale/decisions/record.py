@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -15,7 +15,15 @@ from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
-from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Observed, Plan, Planner
+from activator.scale.decisions.plan import (
+    ACTIVATION_LEASE,
+    FOREVER,
+    NEVER,
+    Observed,
+    Plan,
+    Planner,
+    WorkloadPhase,
+)
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
@@ -30,8 +38,13 @@ logger = logging.getLogger(__name__)
 #: read again that may change without an event.
 AGAIN: Final = 30.0
 
+#: Seconds for which a cold start of a Service counts as a request to the Services that it wakes.
+CALL: Final = 30.0
+#: Seconds until the time of day is read again: the clock may have been set.
+HOUR: Final = 3600.0
+
 #: The rules by which an idle workload keeps its replicas.
-_IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
+_IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE, Why.AWAKE_HOURS})
 
 
 class Facts(NamedTuple):
@@ -74,7 +87,9 @@ class Facts(NamedTuple):
     @property
     def is_settled(self) -> bool:
         """Whether they stay as they are until an object changes."""
-        return not (self.reason or self.findings) and self.service.asks.route is Route.SHARED
+        asks = self.service.asks
+        has_problem = self.reason or self.findings
+        return not (has_problem or asks.chain.wake_with) and asks.route is Route.SHARED
 
     @property
     def shown(self) -> tuple[object, ...]:
@@ -136,7 +151,13 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         return Facts(service, None, None, ready, ScaleReason.UNKNOWN_TARGET_KIND, detail)
     if waker.is_binary:
         rules = service.asks.scale
-        rules = replace(rules, min_scale=min(rules.min_scale, 1), max_scale=1, initial_scale=1)
+        rules = replace(
+            rules,
+            min_scale=min(rules.min_scale, 1),
+            max_scale=1,
+            initial_scale=1,
+            activation_scale=1,
+        )
         service = replace(service, asks=replace(service.asks, scale=rules))
     missing = rights.problem(target)
     return Facts(
@@ -171,6 +192,40 @@ def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
 
 
 @dataclass(slots=True, eq=False)
+class Sleep:
+    """The sleep of one workload, as this process has observed it; in a trial run, as it would be.
+
+    Attributes:
+        size: the pods that it had when it was last awake.
+        since: when it fell asleep; None while it is awake.
+        pod_seconds: what past sleep has saved.
+        waited: requests that have begun a cold start.
+    """
+
+    size: int = 0
+    since: float | None = None
+    pod_seconds: float = 0.0
+    waited: int = 0
+
+    def note(self, replicas: int, first: int, now: float) -> None:
+        """Record the replicas.
+
+        Arguments:
+            first: the pods of a cold start, for a workload that was never seen awake.
+            now: seconds, monotonic.
+        """
+        if not replicas and self.since is None:
+            self.since, self.size = now, self.size or first
+        elif replicas:
+            self.pod_seconds, self.since, self.size = self.saved(now), None, replicas
+
+    def saved(self, now: float) -> float:
+        """Return the pod-seconds that all sleep has saved until now."""
+        lasting = 0.0 if self.since is None else now - self.since
+        return self.pod_seconds + self.size * lasting
+
+
+@dataclass(slots=True, eq=False)
 class Record:
     """One Service.
 
@@ -185,10 +240,14 @@ class Record:
         look_at, not_before, renew_at: when to read the replicas, repeat a change, renew the facts.
         quiet_until: nothing changes before that without an event: the workload has no requests.
         sleeping: whether the request to fall asleep waits or is under way.
+        called_at: when a Service that wakes this one had a cold start.
+        awake, awake_until: whether it has awake hours now, and when to look again.
+        trial: the replicas of a trial run; None without one.
     """
 
     facts: Facts
     planner: Planner
+    sleep: Sleep = field(default_factory=Sleep)
     decided: Decided | None = None
     reconsiders: bool = False
     change: ReplicaChange | None = None
@@ -201,6 +260,10 @@ class Record:
     renew_at: float = FOREVER
     quiet_until: float = NEVER
     sleeping: bool = False
+    called_at: float = NEVER
+    awake: bool = False
+    awake_until: float = NEVER
+    trial: int | None = None
 
     @property
     def plan(self) -> Plan | None:
@@ -227,7 +290,45 @@ class Record:
             facts = facts._replace(replicas=known.replicas)  # no watch; the last read counts
         self.facts = facts
         self.renew_at = FOREVER if facts.is_settled else now + AGAIN
-        self.quiet_until = NEVER
+        self.quiet_until = self.awake_until = NEVER
+
+    def with_wishes(self, seen: Observed, now: float, wall: datetime) -> Observed:
+        """Return what was seen, with awake hours, the calls of other Services, and a trial run.
+
+        Arguments:
+            wall: the time of day.
+        """
+        asks = self.facts.service.asks
+        if now >= self.awake_until:
+            self.awake, seconds = asks.awake.at(wall)
+            self.awake_until = now + min(seconds, HOUR if asks.awake.spans else FOREVER)
+        called = not seen.current and now < self.called_at + CALL
+        if not (asks.dry_run and self.facts.replicas):
+            self.trial = None
+        elif self.trial is None:
+            self.trial = self.facts.replicas
+        replicas = seen.replicas if self.trial is None else self.trial
+        return seen._replace(
+            awake=self.awake,
+            awake_until=self.awake_until,
+            called=called,
+            current=1.0 if called else seen.current,
+            last_busy=max(seen.last_busy, self.called_at),
+            replicas=replicas,
+            ready=seen.ready if replicas or self.trial is None else 0,
+            marks=seen.marks and self.trial is None,
+        )
+
+    def as_trial(self, plan: Plan) -> Plan:
+        """Return the plan of a trial run as the other components get it: the workload is awake."""
+        wanted, replicas = self.planner.wanted, self.facts.replicas
+        return plan._replace(
+            replicas=None,
+            hold=None if wanted in (None, replicas) else ScaleReason.DRY_RUN,
+            takes_over=self.facts.service.asks.route is Route.FRONT,
+            active=True,
+            phase=WorkloadPhase.AWAKE if self.facts.ready else WorkloadPhase.STARTING,
+        )
 
     def note(self, result: Result, not_before: float) -> None:
         """Record the result of a request for replicas.

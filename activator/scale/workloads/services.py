@@ -14,7 +14,7 @@ from sys import intern
 from typing import Final, NamedTuple, TypeVar, final
 
 from activator.discovery.dialect import Effect
-from activator.objects.fields import ManifestError, ObjectKey, root
+from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
@@ -124,6 +124,13 @@ class Found(NamedTuple):
     detail: str = ""
 
 
+class PodRequests(NamedTuple):
+    """What one pod requests: ``cpu`` in cores, ``memory`` in bytes."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+
 @final
 class Workloads:
     """The Deployments and StatefulSets of a cluster.
@@ -136,6 +143,7 @@ class Workloads:
         self._changed = changed
         self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
         self._replicas: dict[ObjectKey, int] = {}
+        self._requests: dict[ObjectKey, PodRequests] = {}
         self._by_label = Index[_Pair, ObjectKey]()
         self._services: dict[ServiceName, PlainService] = {}
         self._by_selector = Index[_Pair, ServiceName]()
@@ -156,6 +164,7 @@ class Workloads:
             found[name] = intern(field.at(name).text())
         replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
         labels = tuple(_pairs(key.namespace, found))
+        self._requests[key] = _shared(_requests_of(spec["template"]["spec"]))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
             return
         if self._labels.get(key) != labels:
@@ -172,7 +181,7 @@ class Workloads:
         if key in self._labels:
             self._notify(key)
             self._unindex(key)
-            del self._labels[key], self._replicas[key]
+            del self._labels[key], self._replicas[key], self._requests[key]
 
     def _unindex(self, key: ObjectKey) -> None:
         for pair in self._labels.get(key, ()):
@@ -185,6 +194,11 @@ class Workloads:
             names.update(self._by_selector.get(pair))
         for name in names:
             self._changed(name)
+
+    def requests(self, target: ScaleTarget) -> PodRequests:
+        """Return what each pod of a workload requests; zeros if no watch follows the workload."""
+        key = ObjectKey(target.resource.kind, target.namespace, target.name)
+        return self._requests.get(key, PodRequests())
 
     # -- Services ----------------------------------------------------------------------------------
 
@@ -259,6 +273,19 @@ class Workloads:
         return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
 
 
+def _requests_of(spec: Field) -> PodRequests:
+    """Return the requests of a pod template's containers, and of its sidecars."""
+    containers = [
+        *spec["containers"].items(),
+        *(each for each in spec["initContainers"].items() if each["restartPolicy"].text()),
+    ]
+    requests = [each["resources"]["requests"] for each in containers]
+    return PodRequests(
+        sum(each["cpu"].quantity() for each in requests),
+        sum(each["memory"].quantity() for each in requests),
+    )
+
+
 def _named(service: PlainService) -> ObjectKey | None:
     """Return the watched object that an annotation names."""
     wanted = service.asks.target
@@ -291,10 +318,17 @@ class EnabledServices:
     Arguments:
         changed: called with each Service that has changed, or is gone. It may be called several
             times for one event.
+        wakes_all: whether the workload of each must be awake.
     """
 
-    def __init__(self, changed: Callable[[ServiceName], object] = lambda name: None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[ServiceName], object] = lambda name: None,
+        *,
+        wakes_all: bool = False,
+    ) -> None:
         self._changed = changed
+        self._wakes_all = wakes_all
         self._services: dict[ServiceName, PlainService] = {}
         self._fronts = Fronts()
         self.readiness = ReadyPods(self._part_changed)
@@ -379,10 +413,17 @@ class EnabledServices:
         if service is None:
             return None
         service, ready = self._fronts.resolve(service), 0
+        if self._wakes_all:
+            service = services.awake(service)
         if service.port is not None:
             pods = ServiceName(service.pods.namespace, service.pods.name)
             ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
+
+    def asks(self, name: ServiceName) -> Annotations | None:
+        """Return the annotations of a Service; None if it does not exist or does not opt in."""
+        service = self._services.get(name)
+        return None if service is None else service.asks
 
     def views(self) -> Mapping[str, KindView]:
         """Return the view of each kind."""

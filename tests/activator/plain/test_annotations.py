@@ -14,11 +14,14 @@ from activator.kpa.decision import ScaleRules
 from activator.objects.fields import Field, ManifestError, Problems, root
 from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
+from activator.plain import awake_hours
 from activator.plain.annotations import (
     TABLE,
     Annotations,
     AsleepWhen,
+    Chain,
     ChosenProbe,
+    Condition,
     NamedTarget,
     Owner,
     ReadinessPolicy,
@@ -113,6 +116,11 @@ def test_everything_but_enabled_has_a_default() -> None:
             {"scale": ScaleRules(100, 2, 9, 3, 10)},
         ),
         ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
+        ({"activation_scale": "2"}, {"scale": ScaleRules(activation_scale=2)}),
+        ({"awake": "Mon 08:00-18:00"}, {"awake": awake_hours.parse("Mon 08:00-18:00 UTC")}),
+        ({"wake_with": "b, other/c,b"}, {"chain": Chain(("b", "other/c"))}),
+        ({"wake_from": "shop"}, {"chain": Chain(wake_from=("shop",))}),
+        ({"dry_run": "true"}, {"dry_run": True}),
         ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
         ({"max_scale": ""}, {}),
         (
@@ -134,6 +142,18 @@ def test_everything_but_enabled_has_a_default() -> None:
             {"waker": WakerWords(profile=True), "policies": OPENAI},
         ),
         ({"profile": "openai"}, {"policies": OPENAI}),
+        (
+            {"waker": "patch", "sleep_patch": '{"b": {"c": 1}, "a": null}'},
+            {"waker": WakerWords(WakerName.PATCH, '{"a":null,"b":{"c":1}}')},
+        ),
+        (
+            {"wake_patch": '{"metadata": {"annotations": {"x": "y"}}}'},
+            {"waker": WakerWords(wake_patch='{"metadata":{"annotations":{"x":"y"}}}')},
+        ),
+        (
+            {"awake_condition": "cnpg.io/hibernation=False"},
+            {"waker": WakerWords(awake_condition=Condition("cnpg.io/hibernation", "False"))},
+        ),
     ],
 )
 def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
@@ -159,6 +179,31 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"headers": "x: a\r\nb: c"}, "expected up to 16 header fields"),
         ({"headers": ",".join(f"x-{n}" for n in range(17))}, "expected up to 16 header fields"),
         ({"hosts": "*"}, "expected up to 256 DNS names"),
+        ({"waker": "hammer"}, "expected one of scale, patch"),
+        ({"sleep_patch": "{"}, "expected a JSON object of at most 4096 bytes"),
+        (
+            {"sleep_patch": "[]"},
+            'expected a JSON object of at most 4096 bytes, as in {"spec": {"stop": true}}, got',
+        ),
+        ({"sleep_patch": "{}"}, "expected a JSON object"),
+        ({"sleep_patch": "[" * 4000}, "expected a JSON object"),
+        ({"sleep_patch": '{"a": "' + "x" * 4096 + '"}'}, "expected a JSON object"),
+        ({"sleep_patch": '{"a": NaN}'}, "expected a JSON object"),
+        ({"wake_patch": '{"kind": "Pod"}'}, "a patch must not change kind"),
+        (
+            {"wake_patch": '{"apiVersion": "v2", "metadata": {"uid": "1", "finalizers": null}}'},
+            "a patch must not change apiVersion, metadata.finalizers, metadata.uid",
+        ),
+        ({"wake_patch": '{"metadata": null}'}, "a patch must not change metadata as a whole"),
+        *(
+            (
+                {"sleep_patch": f'{{"metadata": {{"{name}": "x"}}}}'},
+                f"a patch must not change metadata.{name}",
+            )
+            for name in ("name", "namespace", "resourceVersion", "ownerReferences")
+        ),
+        ({"awake_condition": "Ready"}, "expected TYPE=STATUS, as in Ready=True; STATUS is True,"),
+        ({"awake_condition": "Ready=Yes"}, "expected TYPE=STATUS"),
         ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
         ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
         ({"hosts": f"{'a' * 64}.com"}, "expected up to 256 DNS names"),
@@ -181,6 +226,12 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"probe": "tcp:80"}, "expected http:/PATH"),
         ({"probe": "grpc:a/b"}, "expected http:/PATH"),
         ({"route": "shared,takeover"}, "expected one of shared, takeover"),
+        ({"awake": "always"}, "expected spans as in Mon-Fri 08:00-18:00 Europe/Berlin ('always'"),
+        ({"wake_with": "a/b/c"}, "expected up to 32 Services, as in backend,other-namespace/cache"),
+        ({"wake_with": ",".join(f"b{n}" for n in range(33))}, "expected up to 32 Services"),
+        ({"wake_from": "*"}, "expected up to 32 namespaces, separated by commas, got '*'"),
+        ({"activation_scale": "0"}, "expected an integer from 1 to 2147483647, got '0'"),
+        ({"dry_run": "yes"}, "expected one of true, false, got 'yes'"),
         ({"owner": "me"}, "expected one of self, keda, hpa, none"),
         ({"sleep_url": "sleep"}, "expected a path of the pods, as in /sleep, or http://SERVICE"),
         ({"wake_url": "http://user@gpu/on"}, "expected a path of the pods"),

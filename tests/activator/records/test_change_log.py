@@ -15,7 +15,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.process import logs
 from activator.process.logs import of_activator
-from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, identity
+from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, WORDS, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.test_driver import World as Driven
 from tests.activator.throttlers import release, throttler_of
@@ -307,7 +307,7 @@ async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
     asyncio.get_running_loop().call_later(WINDOW, end.set_result, None)
     await end
     (line,) = world.lines()
-    what = "Service" if kind is RevisionKind.SERVICE else kind.value
+    what = WORDS[kind]
     assert line["message"] == f"… 190 more changes of {what} default/app were not logged"
     assert (line["knative.dev/key"], line["changes"]) == ("default/app", 190)
     world.list_pods(revision=revision)
@@ -341,6 +341,8 @@ def test_a_line_about_a_service_says_so() -> None:
     assert identity(RevisionID("ns", "a")) == {"revision": "ns/a"}
     service = RevisionID("ns", "a", RevisionKind.SERVICE)
     assert identity(service) == {"revision": "ns/a", "object_kind": "Service"}
+    route = service._replace(kind=RevisionKind.HTTP_ROUTE)
+    assert identity(route) == {"revision": "ns/a", "object_kind": "route object"}
 
 
 async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_both(
