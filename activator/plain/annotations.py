@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -52,6 +52,9 @@ _CONDITION: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9./_-]{0,315})=(True|False
 _URL: Final = re.compile(
     r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?/[!\"$-~]{0,1023}"
 )
+#: Thousandths of a CPU. Kernels have no smaller limit than 10.
+_MOST_CPU: Final = 1_000_000
+LEAST_LIMIT: Final = 10
 #: Bytes of a merge patch.
 _MOST_PATCH: Final = 4096
 #: What a patch of a waker must leave alone: which object it is, and who keeps it.
@@ -105,6 +108,7 @@ class WakerName(Enum):
     SCALE = "scale"
     PATCH = "patch"
     HTTP = "http"
+    RESIZE = "resize"
 
 
 class Condition(NamedTuple):
@@ -115,6 +119,13 @@ class Condition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.type}={self.status}"
+
+
+class Cpu(NamedTuple):
+    """Request and limit of a container in thousandths of a CPU; 0 for none."""
+
+    request: int
+    limit: int
 
 
 class AsleepWhen(NamedTuple):
@@ -135,6 +146,7 @@ class WakerWords:
         sleep_url, wake_url, state_url: paths of each pod, or URLs; empty for the profile's.
         asleep_when: what ``state_url`` responds while the pods sleep; None for the profile's.
         profile: whether the profile is ``vllm-sleep``.
+        parked_cpu: what each container of a parked pod keeps; None for the default.
     """
 
     name: WakerName | None = None
@@ -146,6 +158,7 @@ class WakerWords:
     state_url: str = ""
     asleep_when: AsleepWhen | None = None
     profile: bool = False
+    parked_cpu: Cpu | None = None
 
 
 class Chain(NamedTuple):
@@ -376,6 +389,26 @@ def asleep_when(field: Field) -> AsleepWhen | None:
     return AsleepWhen(member, value if is_json else json.dumps(value.strip('"')))
 
 
+def cpu(field: Field) -> int | None:
+    """Read CPU in thousandths."""
+    text = text_of(field)
+    found = round(Field(text, field.subject, field.path).quantity() * 1000) if text else None
+    if found is not None and not 1 <= found <= _MOST_CPU:
+        field.expected("CPU from 1m to 1000, as in 500m or 2")
+    return found
+
+
+def parked_cpu(field: Field) -> Cpu | None:
+    """Read the CPU of a parked container: the request, perhaps with the limit."""
+    parts = [cpu(replace(field, value=part)) for part in text_of(field).split("/")]
+    request, limit = parts[0], parts[-1]
+    if request is None:
+        return None
+    if len(parts) > 2 or limit is None or request > limit:
+        field.expected("REQUEST or REQUEST/LIMIT, as in 1m/10m")
+    return Cpu(request, limit if len(parts) == 2 else max(request, LEAST_LIMIT))
+
+
 def probe(field: Field) -> ChosenProbe | None:
     """Read how the activator probes a pod."""
     text = text_of(field)
@@ -460,6 +493,10 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     "awake-condition": AnnotationRow(
         *("waker.awake_condition", condition, "`TYPE=STATUS`", ""),
         "With waker `patch`: the condition without which the target is not awake yet.",
+    ),
+    "parked-cpu": AnnotationRow(
+        *("waker.parked_cpu", parked_cpu, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
+        "With waker `resize`: what each container of a parked pod keeps, at most.",
     ),
     "sleep-url": AnnotationRow(
         *("waker.sleep_url", waker_url, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),

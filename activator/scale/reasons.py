@@ -116,6 +116,10 @@ class ScaleReason(StrEnum):
         "waker-failed", "Correct what the detail names: the URL, or the server behind it.",
         _DESCRIBE, "a call of the workload's own server failed, or had no effect", _ASLEEP,
     )
+    CANNOT_RESIZE = (
+        "cannot-resize", "Correct what the Event names, or remove the annotation.", _DESCRIBE,
+        "the CPU of a pod cannot be changed", _LASTING,
+    )
     NOT_AWAKE_YET = (
         "not-awake-yet", "If it stays so, find out why the workload does not start.", _DESCRIBE,
         "the workload wakes, and has not confirmed that it is awake", _ASLEEP,

@@ -71,6 +71,8 @@ WAKERS: Final = {
     "clusters": "waker-clusters",
     "virtualMachines": "waker-virtual-machines",
     "rollouts": "waker-rollouts",
+    "resize": "waker-resize",
+    "http": "waker-http",
 }
 
 CHOICES: Final[dict[str, Choice]] = {

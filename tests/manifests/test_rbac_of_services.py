@@ -213,3 +213,23 @@ def test_the_component_of_a_kind_adds_the_rules_of_its_waker_alone(
     shipped = grants(build(SERVICES), "activator-scale")
     assert grants(build(SERVICES, [component]), "activator-scale") - shipped == needed
     assert needed.isdisjoint(shipped)
+
+
+@pytest.mark.parametrize(
+    ("component", "annotations"),
+    [("waker-resize", {"waker": "resize"}), ("waker-http", {"profile": "vllm-sleep"})],
+)
+def test_the_component_of_a_waker_adds_its_rules_alone(
+    component: str, annotations: dict[str, str]
+) -> None:
+    found = services.parse(service(annotations))
+    assert found is not None
+    needed = set()
+    for plural in ("deployments", "statefulsets"):
+        target = ScaleTarget(ScalableKind("apps", "v1", plural, plural), "shop", "hello")
+        waker = waker_of(found, target)
+        assert not isinstance(waker, str)
+        for rule in (*waker.rules(target), MARK_RULE):
+            needed |= {Grant(rule.group, rule.resource, "", verb, "") for verb in rule.verbs}
+    shipped = grants(build(SERVICES), "activator-scale")
+    assert grants(build(SERVICES, [component]), "activator-scale") - shipped == needed - shipped

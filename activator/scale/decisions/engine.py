@@ -555,6 +555,8 @@ class Engine:
             else:
                 replicas = 0
         ends = slept and not record.sleeping
+        if result.changed_from is not None:
+            record.instead = result.instead
         again = now + AGAIN if problem in _LASTING else now + TICK if ends and problem else NEVER
         record.note(result, again)
         if ends and problem in _UNSURE:

@@ -240,6 +240,7 @@ class Record:
         look_at, not_before, renew_at: when to read the replicas, repeat a change, renew the facts.
         quiet_until: nothing changes before that without an event: the workload has no requests.
         sleeping: whether the request to fall asleep waits or is under way.
+        instead: why it sleeps in another way than its waker's; empty if it does not.
         called_at: when a Service that wakes this one had a cold start.
         awake, awake_until: whether it has awake hours now, and when to look again.
         trial: the replicas of a trial run; None without one.
@@ -260,6 +261,7 @@ class Record:
     renew_at: float = FOREVER
     quiet_until: float = NEVER
     sleeping: bool = False
+    instead: str = ""
     called_at: float = NEVER
     awake: bool = False
     awake_until: float = NEVER
@@ -413,6 +415,8 @@ class Record:
             return ScaleReason.REPLICAS_UNKNOWN, ""
         if plan.hold is ScaleReason.TWO_OWNERS:
             return plan.hold, reasons.two_owners(self.other_owner)
+        if self.instead and plan.hold is None:
+            return ScaleReason.CANNOT_RESIZE, self.instead
         return plan.hold or "", ""
 
 

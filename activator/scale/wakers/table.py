@@ -15,7 +15,7 @@ from activator.plain.annotations import (
     WakerWords,
 )
 from activator.plain.service import PlainService
-from activator.scale.wakers import http, patch
+from activator.scale.wakers import http, patch, resize
 from activator.scale.wakers.scale import SCALE
 from activator.scale.wakers.waker import AnyWaker
 
@@ -27,11 +27,13 @@ WAKERS: Final[Mapping[WakerName, Callable[[WakerWords, PlainService], AnyWaker |
     WakerName.SCALE: lambda words, service: SCALE,
     WakerName.PATCH: patch.make,
     WakerName.HTTP: http.make,
+    WakerName.RESIZE: lambda words, service: resize.ResizeWaker(words.parked_cpu or resize.DEFAULT),
 }
 #: The words that only one waker reads.
 _WORDS: Final[Mapping[WakerName, Sequence[str]]] = {
     WakerName.PATCH: ("sleep_patch", "wake_patch"),
     WakerName.HTTP: ("sleep_url", "wake_url", "state_url", "asleep_when"),
+    WakerName.RESIZE: ("parked_cpu",),
 }
 
 

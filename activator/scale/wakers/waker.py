@@ -63,10 +63,12 @@ class State:
     Attributes:
         replicas: how many it asks for; 0 while it sleeps.
         waits_for: why it does not count as awake yet; empty if it does, or sleeps.
+        instead: why it sleeps in another way than its waker's; empty if it does not.
     """
 
     replicas: int
     waits_for: str = field(default="", kw_only=True)
+    instead: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +164,15 @@ class Waker(Generic[S]):
         raise NotImplementedError
 
 
-async def send(access: Access, path: str, body: bytes = b"") -> ApiResponse:
-    """Send a merge patch, or a GET without a body, to the API server.
+async def send(
+    access: Access, path: str, body: bytes = b"", patch: str = MERGE_PATCH
+) -> ApiResponse:
+    """Send a patch of a media type, or a GET without a body, to the API server.
 
     Raises:
         WakerFailed: there is no response.
     """
-    method, content_type = ("PATCH", MERGE_PATCH) if body else ("GET", "")
+    method, content_type = ("PATCH", patch) if body else ("GET", "")
     try:
         return await access.api.send(method, path, body, content_type)
     except ApiUnreachable as error:

@@ -111,12 +111,14 @@ class Result(NamedTuple):
             has NOT_AWAKE_YET if the workload may still wake.
         detail: the problem for people: the server's text, and the remedy.
         changed_from: how many replicas there were before; None if the wish changed nothing.
+        instead: as of a ``State``.
     """
 
     replicas: int | None
     problem: ScaleReason | None = None
     detail: str = ""
     changed_from: int | None = None
+    instead: str = ""
 
 
 class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
@@ -168,7 +170,7 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
                     detail = state.waits_for or _UNCHANGED[bool(wish.wanted)].format(CONFIRM)
                     return Result(wish.known, problem, detail)
                 logger.debug("%s: %d -> %d replicas", target, wish.known, state.replicas)
-                return Result(state.replicas, changed_from=wish.known)
+                return Result(state.replicas, changed_from=wish.known, instead=state.instead)
         detail = f"other components changed it {ATTEMPTS} times"
         return Result(None, ScaleReason.CONFLICT, detail)
 

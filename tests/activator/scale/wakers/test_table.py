@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from activator.plain import service as services
-from activator.plain.annotations import AsleepWhen
+from activator.plain.annotations import AsleepWhen, Cpu
 from activator.scale.wakers.http import HttpWaker
 from activator.scale.wakers.patch import PatchWaker
+from activator.scale.wakers.resize import ResizeWaker
 from activator.scale.wakers.scale import SCALE
 from activator.scale.wakers.table import waker_of
 from activator.scale.workloads.replicas import KNOWN, ScalableKind, ScaleTarget
@@ -123,6 +124,12 @@ def test_a_profile_fills_in_the_words_of_its_server() -> None:
     assert chosen(profile="vllm-sleep") == HttpWaker(*VLLM, "hello", "")
     assert chosen(profile="vllm-sleep", sleep_url="/sleep?level=2").sleep == "/sleep?level=2"
     assert chosen(profile="vllm-sleep", waker="scale") is SCALE
+
+
+def test_pods_are_parked_with_a_little_cpu() -> None:
+    assert chosen(waker="resize") == ResizeWaker(Cpu(1, 10))
+    assert chosen(waker="resize", parked_cpu="5m/50m") == ResizeWaker(Cpu(5, 50))
+    assert chosen(parked_cpu="5m") == "activator.dev/parked-cpu need activator.dev/waker resize"
 
 
 def test_pods_with_tls_are_not_called() -> None:
