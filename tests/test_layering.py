@@ -125,9 +125,10 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "chains": BELOW_PARTS | {"part"},
     "owners": BELOW_PARTS | {"keda", "part"},
     "asleep": BELOW_PARTS | {"part"},
+    "startup": BELOW_PARTS | {"part"},
     "scaler": BELOW_PARTS
     | {"admin", "election", "events", "external_metrics", "keda", "http_server", "owners", "part"}
-    | {"asleep", "chains", "takeover"},
+    | {"asleep", "chains", "startup", "takeover"},
     "wake_all": BELOW_PARTS | {"asleep", "owners", "part", "scaler", "takeover"},
     "app": frozenset({"http_server", "scaler", "settings", "wake_all"}),
 }

@@ -147,6 +147,7 @@ class WakerWords:
         asleep_when: what ``state_url`` responds while the pods sleep; None for the profile's.
         profile: whether the profile is ``vllm-sleep``.
         parked_cpu: what each container of a parked pod keeps; None for the default.
+        startup_cpu: the CPU limit of pods that start, in thousandths; 0 for the template's.
     """
 
     name: WakerName | None = None
@@ -159,6 +160,7 @@ class WakerWords:
     asleep_when: AsleepWhen | None = None
     profile: bool = False
     parked_cpu: Cpu | None = None
+    startup_cpu: int = 0
 
 
 class Chain(NamedTuple):
@@ -498,6 +500,10 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         *("waker.parked_cpu", parked_cpu, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
         "With waker `resize`: what each container of a parked pod keeps, at most.",
     ),
+    "startup-cpu": AnnotationRow(
+        *("waker.startup_cpu", cpu, "CPU, as in `2` or `500m`", ""),
+        "The CPU limit of a container until its pod is ready, where it has a smaller one.",
+    ),
     "sleep-url": AnnotationRow(
         *("waker.sleep_url", waker_url, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
         "that of the profile",
@@ -643,7 +649,12 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
 
 #: The annotations that say how a workload sleeps and wakes; the asleep mark keeps them.
 WAKER_WORDS: Final = (
-    *("target", *(name for name, row in TABLE.items() if row.attribute.startswith(_WAKER))),
+    "target",
+    *(
+        name
+        for name, row in TABLE.items()
+        if row.attribute.startswith(_WAKER) and name != "startup-cpu"  # of pods that are awake
+    ),
 )
 #: Annotations whose default may be another workload, act or port than the one that is meant.
 _ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service")

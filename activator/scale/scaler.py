@@ -32,6 +32,7 @@ from activator.scale.part import Part, PartContext, views
 from activator.scale.reports.load import Loads, Report, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
+from activator.scale.startup import StartupPart
 from activator.scale.takeover.part import TakeoverPart
 from activator.scale.workloads.replicas import Rights
 from activator.scale.workloads.services import EnabledServices
@@ -52,6 +53,7 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     OwnersPart,
     TakeoverPart,
     AsleepPart,
+    StartupPart,
     ChainPart,
     events.make,
 )
