@@ -43,6 +43,8 @@ QUICK = Probes(PERIOD)
 ACTIVATORS: Final = "activator-service"
 #: Seconds without a request before a draining pod stops listening: short enough for a scenario.
 QUIET_PERIOD: Final = 0.1
+#: The CPU of a container that a waker may lower.
+CPU: Final = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
 
 _HEALTHY = {0: "the activator knows the revision, without a pod", 1: "its pod is healthy"}
 
@@ -274,8 +276,10 @@ class Environment:
         handle = AppHandle(self, name, switches, is_plain=True)
         self.apps.append(handle)
         made = deployment(name, replicas=replicas, probe=probe or TCP_PROBE, arguments=arguments)
-        self.cluster.create(DEPLOYMENTS, made)
         asked = {"enabled": "true", **(annotations or {})}
+        if "waker" in asked:
+            made["spec"]["template"]["spec"]["containers"][0]["resources"] = CPU
+        self.cluster.create(DEPLOYMENTS, made)
         found = service(name, annotations=asked)
         if front := asked.get("pods-service"):
             handle.pods_service = front
