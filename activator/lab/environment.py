@@ -28,7 +28,7 @@ from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import PATIENCE, POLL_PERIOD, AppHandle, Overdue, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.objects import TCP_PROBE, deployment, revision, service
+from activator.lab.objects import CPU, TCP_PROBE, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
 
 Object = dict[str, Any]
@@ -43,8 +43,6 @@ QUICK = Probes(PERIOD)
 ACTIVATORS: Final = "activator-service"
 #: Seconds without a request before a draining pod stops listening: short enough for a scenario.
 QUIET_PERIOD: Final = 0.1
-#: The CPU of a container that a waker may lower.
-CPU: Final = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
 
 _HEALTHY = {0: "the activator knows the revision, without a pod", 1: "its pod is healthy"}
 

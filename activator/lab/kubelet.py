@@ -193,6 +193,7 @@ class PodProcess:
         """Stop the process, or let it continue; nothing happens if it does already."""
         if self._process is not None and is_parked != self.is_parked:
             self.is_parked = is_parked
+            self._tell(self, "parked" if is_parked else "continues")
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGSTOP if is_parked else signal.SIGCONT)
 
