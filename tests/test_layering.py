@@ -122,13 +122,12 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "events": BELOW_PARTS | {"part"},
     "keda": BELOW_PARTS | {"http_server", "part", "board"},
     "external_metrics": BELOW_PARTS | {"http_server", "part", "board"},
-    "chains": BELOW_PARTS | {"part"},
     "owners": BELOW_PARTS | {"keda", "part"},
     "asleep": BELOW_PARTS | {"part"},
     "startup": BELOW_PARTS | {"part"},
     "scaler": BELOW_PARTS
     | {"admin", "election", "events", "external_metrics", "keda", "http_server", "owners", "part"}
-    | {"asleep", "chains", "startup", "takeover"},
+    | {"asleep", "startup", "takeover"},
     "wake_all": BELOW_PARTS | {"asleep", "owners", "part", "scaler", "takeover"},
     "app": frozenset({"http_server", "scaler", "settings", "wake_all"}),
 }

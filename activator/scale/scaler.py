@@ -22,7 +22,6 @@ from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.asleep import AsleepPart
-from activator.scale.chains import ChainPart
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Alone, Candidate, LeasePlace
@@ -54,7 +53,6 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     TakeoverPart,
     AsleepPart,
     StartupPart,
-    ChainPart,
     events.make,
 )
 

@@ -200,7 +200,8 @@ async def test_each_request_of_the_activator_is_permitted_and_each_permission_is
 def test_the_component_of_a_kind_adds_the_rules_of_its_waker_alone(
     component: str, kind: str
 ) -> None:
-    resource = ScalableKind(*kind.split("/"))
+    group, version, name, plural = kind.split("/")
+    resource = ScalableKind(group, version, name, plural)
     found = services.parse(service())
     assert found is not None
     target = ScaleTarget(resource, "shop", "hello")

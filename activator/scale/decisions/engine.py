@@ -27,7 +27,7 @@ from activator.scale.decisions.plan import (
     Plan,
     Planner,
 )
-from activator.scale.decisions.record import AGAIN, EngineCounters, Facts, Record, read_facts
+from activator.scale.decisions.record import AGAIN, CALL, EngineCounters, Facts, Record, read_facts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
 from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
@@ -221,7 +221,7 @@ class Pending:
 
 
 def time_of_day() -> datetime:
-    """Return the time of day: awake hours, and the times of changes, follow it."""
+    """Return the time of day, which awake hours follow."""
     return datetime.now(UTC)
 
 
@@ -482,12 +482,15 @@ class Engine:
         if facts.replicas is None:
             self._look(record, facts.target, now)
             return None
-        seen = record.with_wishes(self._sharing.observe(name, now, frozen), now, time_of_day())
-        asks = self._sharing.asks(facts, seen)
-        plan = record.planner.decide(asks, seen, now)
-        record.sleep.note(seen.replicas, asks.scale.first, now)
-        if not seen.replicas and seen.current:
-            for other in woken_with(name, facts.service.asks):
+        seen = self._sharing.observe(name, now, frozen)
+        wishes = facts.service.asks
+        if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
+            seen = record.with_wishes(seen, now, time_of_day())
+        plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
+        if record.sleep.replicas != seen.replicas:
+            record.sleep.note(seen.replicas, now)
+        if wishes.chain.wake_with and not seen.replicas and seen.current:
+            for other in woken_with(name, wishes):
                 self._call(name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
@@ -495,7 +498,8 @@ class Engine:
             record.sleep.waited += ceil(seen.current)
         if record.trial is not None:
             record.trial = record.trial if plan.replicas is None else plan.replicas
-            record.sleep.note(record.trial, asks.scale.first, now)
+            if record.sleep.replicas != record.trial:
+                record.sleep.note(record.trial, now)
             plan = record.as_trial(plan)
         elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
@@ -534,7 +538,7 @@ class Engine:
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                self.counters.changed(name, self._records[name], result, now, time_of_day())
+                self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
         for name in names:
             self._note(name, self._records[name], target, result, now)
@@ -553,6 +557,11 @@ class Engine:
             if known or not record.facts.service.mark:
                 result = Result(replicas)
             else:
+                idle_at = record.planner.idle_at(record.facts.service.asks)
+                is_unwanted = record.planner.wanted == 0 and not self._frozen(now)
+                if replicas and is_unwanted and now >= idle_at:
+                    record.sleeping = True
+                    self._actuator.put(target, Wish(replicas, 0))
                 replicas = 0
         ends = slept and not record.sleeping
         if result.changed_from is not None:

@@ -269,6 +269,22 @@ async def test_the_condition_keeps_the_mark_until_it_holds(tmp_path: Path) -> No
             assert (of.mark(), view["phase"], view["reason"]) == (None, "awake", None)
 
 
+async def test_an_object_that_never_confirms_sleeps_again_without_requests(tmp_path: Path) -> None:
+    async with world(tmp_path) as of:
+        await of.add(awake_condition="Ready=True")
+        async with leader(of.kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await of.asleep()
+            await activator.report(1)
+            await until(lambda: of.mode() == "Running", "it runs", within=1)
+            began = now()
+            await until(lambda: of.mode() == "Suspended", "it sleeps again", within=100)
+            assert now() - began > 10
+            await elapse(30)
+            assert (of.mode(), bool(of.mark())) == ("Suspended", True)
+            assert (await running.service())["phase"] == "asleep"
+
+
 async def test_two_services_of_one_object_are_both_marked_before_it_sleeps(tmp_path: Path) -> None:
     async with world(tmp_path) as of:
         await of.add()
