@@ -42,8 +42,8 @@ async def test_a_parked_pod_frees_its_cpu_and_wakes_for_a_request(
     await product.apply(
         with_cpu(namespace, BURSTABLE), service(namespace, annotations={"waker": "resize"})
     )
-    text = await product.announced("hello", "scale-forbidden", namespace)
-    assert 'lacks {apiGroups: ["apps"], resources: ["deployments"], verbs: ["get"]}' in text
+    rule = '{apiGroups: ["apps"], resources: ["deployments"], verbs: ["get"]}'
+    assert "scale-forbidden" in await product.announced("hello", rule, namespace)
     await product.kubectl("apply", "-f", ROLE)
     [pod] = await product.pods("hello", namespace)
 
