@@ -5,9 +5,10 @@ docs/reference.md has the table; ``python -m activator.plain.annotations`` print
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -46,6 +47,21 @@ _PATH: Final = re.compile(r"/[!-~]{0,1023}")
 _PREFIX_PATH: Final = re.compile(r"/[^?#%,\x00-\x1f\x7f]{0,1023}")
 #: A name of a field, perhaps with one of its values.
 _FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9a-z-]{1,64})(?:: *([!-~](?:[ -~]*[!-~])?)?)?")
+#: The type of a condition may have a prefix, as in ``cnpg.io/hibernation``.
+_CONDITION: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9./_-]{0,315})=(True|False|Unknown)")
+_URL: Final = re.compile(
+    r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?/[!\"$-~]{0,1023}"
+)
+#: Thousandths of a CPU. Kernels have no smaller limit than 10.
+_MOST_CPU: Final = 1_000_000
+LEAST_LIMIT: Final = 10
+#: Bytes of a merge patch.
+_MOST_PATCH: Final = 4096
+#: What a patch of a waker must leave alone: which object it is, and who keeps it.
+_OWN: Final = ("apiVersion", "kind")
+_OWN_METADATA: Final = (
+    *("finalizers", "name", "namespace", "ownerReferences", "resourceVersion", "uid"),
+)
 _GRPC_SERVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 
@@ -84,6 +100,79 @@ class ReadinessPolicy(Enum):
     AUTO = "auto"
     PROBE = "probe"
     KUBERNETES = "kubernetes"
+
+
+class WakerName(Enum):
+    """How the workload sleeps and wakes; ``activator.scale.wakers`` has one file each."""
+
+    SCALE = "scale"
+    PATCH = "patch"
+    HTTP = "http"
+    RESIZE = "resize"
+
+
+class Condition(NamedTuple):
+    """A condition of an object's status, as in ``Ready=True``."""
+
+    type: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.type}={self.status}"
+
+
+class Cpu(NamedTuple):
+    """Request and limit of a container in thousandths of a CPU; 0 for none."""
+
+    request: int
+    limit: int
+
+
+class AsleepWhen(NamedTuple):
+    """What the JSON object of a response has while its server sleeps; ``value`` is JSON."""
+
+    member: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakerWords:
+    """The words of a waker.
+
+    Attributes:
+        name: which waker; None for the one of the target's kind.
+        sleep_patch, wake_patch: merge patches of the target, as JSON; empty for the kind's.
+        awake_condition: what the target must show before it counts as awake; None for nothing.
+        sleep_url, wake_url, state_url: paths of each pod, or URLs; empty for the profile's.
+        asleep_when: what ``state_url`` responds while the pods sleep; None for the profile's.
+        profile: whether the profile is ``vllm-sleep``.
+        parked_cpu: what each container of a parked pod keeps; None for the default.
+        startup_cpu: the CPU limit of pods that start, in thousandths; 0 for the template's.
+    """
+
+    name: WakerName | None = None
+    sleep_patch: str = ""
+    wake_patch: str = ""
+    awake_condition: Condition | None = None
+    sleep_url: str = ""
+    wake_url: str = ""
+    state_url: str = ""
+    asleep_when: AsleepWhen | None = None
+    profile: bool = False
+    parked_cpu: Cpu | None = None
+    startup_cpu: int = 0
+
+
+class Chain(NamedTuple):
+    """The Services that wake together.
+
+    Attributes:
+        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
+        wake_from: other namespaces whose Services may wake this one.
+    """
+
+    wake_with: tuple[str, ...] = ()
+    wake_from: tuple[str, ...] = ()
 
 
 class NamedTarget(NamedTuple):
@@ -244,6 +333,84 @@ def target(field: Field) -> NamedTarget | None:
     return NamedTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
 
 
+def merge_patch(field: Field) -> str | None:
+    """Read a merge patch, and return it as JSON with sorted names."""
+    text = text_of(field)
+    if not text:
+        return None
+    try:
+        is_long = len(text.encode()) > _MOST_PATCH
+        found = None if is_long else json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found:
+        field.expected(
+            f'a JSON object of at most {_MOST_PATCH} bytes, as in {{"spec": {{"stop": true}}}}'
+        )
+    metadata = found.get("metadata")
+    named = [name for name in _OWN if name in found]
+    if isinstance(metadata, dict):
+        named += [f"metadata.{name}" for name in _OWN_METADATA if name in metadata]
+    elif "metadata" in found:
+        named.append("metadata as a whole")
+    if named:
+        field.fail(f"a patch must not change {', '.join(named)}")
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def condition(field: Field) -> Condition | None:
+    """Read a condition of an object's status."""
+    text = text_of(field)
+    found = _CONDITION.fullmatch(text)
+    if text and found is None:
+        field.expected("TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown")
+    return None if found is None else Condition(found[1], found[2])
+
+
+def waker_url(field: Field) -> str | None:
+    """Read a path of each pod, or a URL."""
+    text = text_of(field)
+    if text and not (_PATH.fullmatch(text) or _URL.fullmatch(text)):
+        field.expected("a path of the pods, as in /sleep, or http://SERVICE[:PORT]/PATH")
+    return text or None
+
+
+def asleep_when(field: Field) -> AsleepWhen | None:
+    """Read a member of a JSON object, and its value: JSON without white space, else a text."""
+    text = text_of(field)
+    member, equals, value = map(str.strip, text.partition("="))
+    if text and not (equals and value and re.fullmatch(r"[A-Za-z0-9_.-]{1,63}", member)):
+        field.expected("MEMBER = VALUE of a JSON object, as in is_sleeping = true")
+    if not text:
+        return None
+    is_json = re.fullmatch(r"true|false|null|-?\d{1,15}(\.\d{1,6})?", value, re.ASCII)
+    return AsleepWhen(member, value if is_json else json.dumps(value.strip('"')))
+
+
+def cpu(field: Field) -> int | None:
+    """Read CPU in thousandths."""
+    text = text_of(field)
+    found = round(Field(text, field.subject, field.path).quantity() * 1000) if text else None
+    if found is not None and not 1 <= found <= _MOST_CPU:
+        field.expected("CPU from 1m to 1000, as in 500m or 2")
+    return found
+
+
+def parked_cpu(field: Field) -> Cpu | None:
+    """Read the CPU of a parked container: the request, perhaps with the limit."""
+    parts = [cpu(replace(field, value=part)) for part in text_of(field).split("/")]
+    request, limit = parts[0], parts[-1]
+    if request is None:
+        return None
+    if len(parts) > 2 or limit is None or request > limit:
+        field.expected("REQUEST or REQUEST/LIMIT, as in 1m/10m")
+    return Cpu(request, limit if len(parts) == 2 else max(request, LEAST_LIMIT))
+
+
 def probe(field: Field) -> ChosenProbe | None:
     """Read how the activator probes a pod."""
     text = text_of(field)
@@ -270,9 +437,11 @@ def enum_of(values: type[Enum], wrong: Enum | None = None) -> Read:
 PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 
-_SCALE: Final = "scale."
-#: Annotations whose default may be another workload or port than the one that is meant.
-_ESSENTIAL: Final = ("target", "port", "pods-service")
+#: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
+#: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
+ASLEEP: Final = f"{PREFIX}asleep"
+
+_SCALE, _WAKER, _CHAIN = "scale.", "waker.", "chain."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -282,7 +451,8 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; that of its ``scale`` behind ``scale.``.
+        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker`` or
+            ``chain`` with that prefix.
         read: returns the value; None for the default.
         values, default, meaning: for people.
     """
@@ -294,6 +464,11 @@ class AnnotationRow(NamedTuple):
     meaning: str
 
 
+def _is_vllm_sleep(field: Field) -> bool | None:
+    """Read whether the profile is that word; ``objects.policies`` refuses wrong ones."""
+    return field.value == policies.VLLM_SLEEP or None
+
+
 def _words(values: type[Enum]) -> str:
     return ", ".join(f"`{each.value}`" for each in values if each.value)
 
@@ -303,7 +478,52 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     "target": AnnotationRow(
         *("target", target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
-        "The object that is scaled. It has a `scale` subresource.",
+        "The object that is scaled. With the waker `scale` it has a `scale` subresource.",
+    ),
+    "waker": AnnotationRow(
+        *("waker.name", enum_of(WakerName), _words(WakerName), "that of the target's kind"),
+        "How the workload sleeps and wakes, see [anything can sleep](how-to/wakers.md).",
+    ),
+    "sleep-patch": AnnotationRow(
+        *("waker.sleep_patch", merge_patch, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that puts the target to sleep.",
+    ),
+    "wake-patch": AnnotationRow(
+        *("waker.wake_patch", merge_patch, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that wakes the target.",
+    ),
+    "awake-condition": AnnotationRow(
+        *("waker.awake_condition", condition, "`TYPE=STATUS`", ""),
+        "With waker `patch`: the condition without which the target is not awake yet.",
+    ),
+    "parked-cpu": AnnotationRow(
+        *("waker.parked_cpu", parked_cpu, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
+        "With waker `resize`: what each container of a parked pod keeps, at most.",
+    ),
+    "startup-cpu": AnnotationRow(
+        *("waker.startup_cpu", cpu, "CPU, as in `2` or `500m`", ""),
+        "The CPU limit of a container until its pod is ready, where it has a smaller one.",
+    ),
+    "sleep-url": AnnotationRow(
+        *("waker.sleep_url", waker_url, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
+        "that of the profile",
+        "With waker `http`: the scaler sends a POST there, to put the pods to sleep.",
+    ),
+    "wake-url": AnnotationRow(
+        *("waker.wake_url", waker_url, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: the scaler sends a POST there, to wake the pods.",
+    ),
+    "state-url": AnnotationRow(
+        *("waker.state_url", waker_url, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: a GET there responds with a JSON object.",
+    ),
+    "asleep-when": AnnotationRow(
+        *("waker.asleep_when", asleep_when, "`MEMBER = VALUE`", "that of the profile"),
+        "With waker `http`: what that object has while the pods sleep, as in `is_sleeping = true`.",
+    ),
+    "profile": AnnotationRow(
+        *("waker.profile", _is_vllm_sleep, "`vllm-sleep`", ""),
+        "Waker `http` with the words of vLLM's sleep mode, and all that the profile `openai` does.",
     ),
     "hosts": AnnotationRow(
         *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),
@@ -399,7 +619,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     ),
     "wake-with": AnnotationRow(
         *(
-            "wake_with",
+            "chain.wake_with",
             names(_SERVICE, "Services, as in backend,other-namespace/cache"),
             "`NAME` or `NAMESPACE/NAME`, separated by commas",
             "",
@@ -409,7 +629,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     ),
     "wake-from": AnnotationRow(
         *(
-            "wake_from",
+            "chain.wake_from",
             names(_LABEL, "namespaces, separated by commas"),
             "namespaces, separated by commas",
             "",
@@ -427,8 +647,19 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     ),
 }
 
+#: The annotations that say how a workload sleeps and wakes; the asleep mark keeps them.
+WAKER_WORDS: Final = (
+    "target",
+    *(
+        name
+        for name, row in TABLE.items()
+        if row.attribute.startswith(_WAKER) and name != "startup-cpu"  # of pods that are awake
+    ),
+)
+#: Annotations whose default may be another workload, act or port than the one that is meant.
+_ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service")
 #: The annotations that some module reads.
-KNOWN: Final = (ENABLED, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
+KNOWN: Final = (ENABLED, ASLEEP, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
 
 
 # -- the record, and its reader --------------------------------------------------------------------
@@ -451,8 +682,8 @@ class Annotations:
         pods_service: with route ``front``: the Service whose selector finds the pods.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
-        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
-        wake_from: other namespaces whose Services may wake this one.
+        waker: how the workload sleeps and wakes.
+        chain: which Services wake together.
         awake: when the workload has a replica also without a request.
         dry_run: whether nothing is put to sleep, and only counted.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
@@ -473,8 +704,8 @@ class Annotations:
     pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
-    wake_with: tuple[str, ...] = ()
-    wake_from: tuple[str, ...] = ()
+    waker: WakerWords = WakerWords()
+    chain: Chain = Chain()  # noqa: RUF009  # immutable, so all may share it
     awake: awake_hours.AwakeHours = awake_hours.NEVER
     dry_run: bool = False
     policies: Policies = NO_POLICIES
@@ -518,9 +749,8 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
         is not None
     }
-    scale = {
-        name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
-    }
+    scale, waker = _within(_SCALE, found), _within(_WAKER, found)
+    chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -533,7 +763,22 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
+    return Annotations(
+        **found,
+        scale=ScaleRules(**scale),
+        waker=WakerWords(**waker),
+        chain=chain,
+        policies=chosen,
+    )
+
+
+def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Remove and return the values of one attribute's own attributes."""
+    return {
+        name.removeprefix(prefix): found.pop(name)
+        for name in list(found)
+        if name.startswith(prefix)
+    }
 
 
 def reference() -> str:

@@ -189,6 +189,13 @@ class ScaleSettings:
         "points to this machine.",
     )
 
+    waker_hosts: tuple[str, ...] = _setting(
+        values.HOSTS, "ACTIVATOR_WAKER_HOSTS", LISTENERS, "",
+        "Host names, separated by commas, that the waker `http` may call in addition to pods and "
+        "Services of the same namespace; their addresses are not checked.",
+        "The scaler calls them from its own network for all who may annotate a Service.",
+    )
+
     dashboard_url: str = _setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_DASHBOARD_URL", LISTENERS, "",
         "Address of an activator's dashboard for browsers, to which the scaler's page links.",
