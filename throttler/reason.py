@@ -168,7 +168,8 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         "Kubernetes lists pods of this Service, but its workload sleeps or is about to wake.",
         advice="Nothing for some seconds. Then find out why `activator scale` does not wake the "
         "workload, or does not remove the annotation activator.dev/asleep.",
-        commands=(_SERVICE,),
+        commands=(f"kubectl get pods {_PODS}",),
+        service_commands=(_SERVICE,),
         in_folder="Remove the annotation activator.dev/asleep of the Service, in the folder "
         "{folder}",
     ),
