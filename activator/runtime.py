@@ -163,7 +163,7 @@ class Runtime:
             queue_bytes_total=settings.hold_bytes_total,
             shed_early=settings.shed_early,
         )
-        own = settings.pod_ip, settings.borrow, settings.http_port
+        own = settings.pod_ip, settings.borrow, settings.http_port, settings.zone
         return Throttler(limits, random.random, *own)
 
     def _make_driver(self, throttler: Throttler) -> Driver:

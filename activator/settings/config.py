@@ -259,6 +259,14 @@ class Settings:
         local="knative-serving",
         keda=OWN_NAMESPACE,
     )
+    zone: str = setting(
+        values.TEXT, "ACTIVATOR_ZONE", IDENTITY, "",
+        "Zone of this activator, as EndpointSlices name it. Requests go to pods of this zone "
+        "first, while no pod gets more than its share; empty for no preference.",
+        "Only the cluster knows it. The manifests read the pod's label "
+        "`topology.kubernetes.io/zone`, which Kubernetes sets from 1.35 on.",
+        empty_is_value=True,
+    )
     cluster_domain: str = setting(
         values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, CLUSTER_DOMAIN,
         "Domain of the cluster's service names.",

@@ -216,9 +216,13 @@ def fall_back(exchange: Exchange, now: float) -> bool:
     driver, ticket = exchange.services.driver, exchange.ticket
     id_ = exchange.entry.throttler.revision.id._replace(kind=RevisionKind.FALLBACK)
     try:
-        exchange.entry = entry = driver.entries.of(id_)
+        entry = driver.entries.of(id_)
     except RevisionNotFound:
         return False
+    theirs = entry.throttler.revision.policies.interceptor
+    if theirs is not None and theirs.problem:
+        return False  # its Service is missing, so no pod would come
+    exchange.entry = entry
     wait.ended("timed-out", now)
     within = seconds_to_response(entry.throttler.revision, idle_from_arrival=False)
     until = ticket.arrived + exchange.client_timeout

@@ -328,6 +328,17 @@ async def test_the_fallback_is_awaited_only_for_the_rest_of_the_time(keda: World
         assert keda.now() - began == about(at, within=0.1)
 
 
+async def test_no_request_awaits_a_fallback_whose_service_is_missing(keda: World) -> None:
+    missing = rules(problem="Service shop/backup does not exist")
+    keda.route(rules=missing, kind=RevisionKind.FALLBACK)
+    keda.route(rules=rules(fallback=True), readiness=2.0)
+    began = keda.now()
+    answer = await keda.ask(asking())
+    has_text(answer, 504, b"Gateway Timeout\n")
+    assert answer.get(b"activator-reason") == b"no-endpoints; timeouts.readiness 2s"
+    assert keda.now() - began == about(2.0, within=0.1)
+
+
 async def test_without_time_left_nothing_falls_back(keda: World) -> None:
     pod = await keda.pod()
     await served(keda, keda.route(pod, rules=rules(), kind=RevisionKind.FALLBACK))
