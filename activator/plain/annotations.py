@@ -111,7 +111,7 @@ class WakerName(Enum):
     RESIZE = "resize"
 
 
-class Condition(NamedTuple):
+class NamedCondition(NamedTuple):
     """A condition of an object's status, as in ``Ready=True``."""
 
     type: str
@@ -153,7 +153,7 @@ class WakerWords:
     name: WakerName | None = None
     sleep_patch: str = ""
     wake_patch: str = ""
-    awake_condition: Condition | None = None
+    awake_condition: NamedCondition | None = None
     sleep_url: str = ""
     wake_url: str = ""
     state_url: str = ""
@@ -362,13 +362,13 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def condition(field: Field) -> Condition | None:
+def condition(field: Field) -> NamedCondition | None:
     """Read a condition of an object's status."""
     text = text_of(field)
     found = _CONDITION.fullmatch(text)
     if text and found is None:
         field.expected("TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown")
-    return None if found is None else Condition(found[1], found[2])
+    return None if found is None else NamedCondition(found[1], found[2])
 
 
 def waker_url(field: Field) -> str | None:

@@ -16,13 +16,13 @@ from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
-from activator.scale.wakers.resize import Pod, read_workload, resize
+from activator.scale.wakers.resize import SizedPod, read_workload, resize
 from activator.scale.wakers.waker import Access, WakerFailed
 from activator.scale.workloads.replicas import ScaleTarget
 
 #: Seconds between two reads of the pods of a workload: at first, and at most.
 FIRST, LAST = 0.1, 5.0
-#: Workloads at a time.
+#: Workloads that are read or changed at a time.
 MOST: Final = 16
 
 
@@ -40,7 +40,8 @@ class StartupPart(Part):
     def __init__(self, context: PartContext) -> None:
         self._context = context
         self._access = Access(context.api, (), asyncio.Semaphore(MOST))
-        self._writer = KeyedWriter[ServiceName, _Start](context.start, self._follow, MOST)
+        # Without a limit: pods that never become ready must not keep other workloads waiting.
+        self._writer = KeyedWriter[ServiceName, _Start](context.start, self._follow)
         self._failed: dict[ServiceName, str] = {}
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
@@ -64,7 +65,8 @@ class StartupPart(Part):
         while starts and (record := self._context.record(name)) and record.facts.replicas:
             detail, is_over = "", record.facts.service.asks.waker.startup_cpu != start.limit
             try:
-                starts = await self._adjust(start, is_over=is_over)
+                async with self._access.calls:
+                    starts = await self._adjust(start, is_over=is_over)
             except WakerFailed as failed:
                 pause, detail = LAST, failed.detail
             if self._failed.get(name, "") != detail:
@@ -95,7 +97,7 @@ class StartupPart(Part):
         return not is_over and sum(pod.is_ready for pod in pods) < max(scale.replicas, len(pods))
 
 
-def _raised(pod: Pod, limit: int) -> Mapping[str, Cpu]:
+def _raised(pod: SizedPod, limit: int) -> Mapping[str, Cpu]:
     """Return the CPU of a pod that starts: only limits that are there, and only more."""
     return {
         name: Cpu(limit if pod.is_guaranteed else cpu.request, limit)

@@ -207,7 +207,7 @@ def test_the_component_of_a_kind_adds_the_rules_of_its_waker_alone(
     target = ScaleTarget(resource, "shop", "hello")
     waker = waker_of(found, target)
     assert not isinstance(waker, str)
-    rules = [*waker.rules(target), *([MARK_RULE] if waker.marks else [])]
+    rules = [*waker.rules(target.resource), *([MARK_RULE] if waker.marks else [])]
     needed = {
         Grant(rule.group, rule.resource, "", verb, "") for rule in rules for verb in rule.verbs
     }
@@ -230,7 +230,7 @@ def test_the_component_of_a_waker_adds_its_rules_alone(
         target = ScaleTarget(ScalableKind("apps", "v1", plural, plural), "shop", "hello")
         waker = waker_of(found, target)
         assert not isinstance(waker, str)
-        for rule in (*waker.rules(target), MARK_RULE):
+        for rule in (*waker.rules(target.resource), MARK_RULE):
             needed |= {Grant(rule.group, rule.resource, "", verb, "") for verb in rule.verbs}
     shipped = grants(build(SERVICES), "activator-scale")
     assert grants(build(SERVICES, [component]), "activator-scale") - shipped == needed - shipped

@@ -124,7 +124,7 @@ class Sharing:
         facts = self._records[name].facts
         assert facts.target is not None
         assert facts.replicas is not None
-        sharing = self.of(facts.target)
+        sharing, marks = self.of(facts.target), facts.target.waker.marks
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
         load, slice_since = self._load(sharing, now), None
         if facts.service.asks.route in WITH_SLICES:
@@ -142,8 +142,8 @@ class Sharing:
             paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
             rate=load.rate,
             panic_rate=load.panic_rate,
-            marks=facts.marks,
-            is_marked=all(self._records[each].facts.service.mark for each in sharing),
+            marks=marks,
+            is_marked=marks and all(self._records[each].facts.service.mark for each in sharing),
         )
 
     def is_closing(self, target: ScaleTarget) -> bool:
@@ -505,7 +505,7 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
             record.why = plan.why
-            record.sleeping = facts.marks and not plan.replicas
+            record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
         if seen.marks and self._sharing.is_closing(facts.target):
             plan = plan._replace(marked=True)
@@ -548,10 +548,8 @@ class Engine:
     ) -> None:
         """Record the result of a request for one Service of the workload."""
         replicas, problem, known = result.replicas, result.problem, record.facts.replicas
-        slept, record.sleeping = (
-            record.sleeping,
-            self._actuator.has_next(target) and record.sleeping,
-        )
+        slept = record.sleeping
+        record.sleeping = slept and self._actuator.has_next(target)
         if problem is ScaleReason.NOT_AWAKE_YET:
             # Without a mark the workload is awake, and only its condition has changed.
             if known or not record.facts.service.mark:

@@ -24,7 +24,7 @@ from activator.scale.reasons import ScaleReason
 from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure, send
 
 if TYPE_CHECKING:
-    from activator.scale.workloads.replicas import ScaleTarget
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 #: Seconds for one call
 LIMIT: Final = 5.0
@@ -63,7 +63,7 @@ class HttpWaker(Waker[State]):
     name = "http"
     parks = True
 
-    def rules(self, target: ScaleTarget) -> Sequence[Rule]:
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
         return (_SLICES,) if any(map(_is_path, (self.sleep, self.wake, self.state))) else ()
 
     async def read(self, access: Access, target: ScaleTarget) -> State:

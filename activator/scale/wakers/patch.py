@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from activator.discovery.api_server import Meaning
 from activator.objects.fields import Field, ManifestError, root
-from activator.plain.annotations import PREFIX, Condition, WakerWords
+from activator.plain.annotations import PREFIX, NamedCondition, WakerWords
 from activator.plain.service import PlainService
 from activator.scale.reasons import ScaleReason
 from activator.scale.wakers.waker import (
@@ -23,7 +23,7 @@ from activator.scale.wakers.waker import (
 )
 
 if TYPE_CHECKING:
-    from activator.scale.workloads.replicas import ScaleTarget
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 _BOTH: Final = f"{PREFIX}sleep-patch and {PREFIX}wake-patch"
 
@@ -46,18 +46,17 @@ class PatchWaker(Waker[Patched]):
 
     sleep: str
     wake: str
-    condition: Condition | None = None
+    condition: NamedCondition | None = None
 
     name = "patch"
 
-    def rules(self, target: ScaleTarget) -> Sequence[Rule]:
-        kind = target.resource
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
         return (Rule(kind.group, kind.plural, ("get", "patch"), f"patch {kind.plural}"),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Patched:
         response = await send(access, target.resource.path(target.namespace, target.name))
         if not response.is_ok:
-            raise failure(target, response, self.rules(target)[0])
+            raise failure(target, response, self.rules(target.resource)[0])
         return self._state(target, response.decoded())
 
     async def write(
@@ -73,7 +72,7 @@ class PatchWaker(Waker[Patched]):
         if response.meaning is Meaning.CONFLICT:
             return None
         if not response.is_ok:
-            raise failure(target, response, self.rules(target)[0], ("patch",))
+            raise failure(target, response, self.rules(target.resource)[0], ("patch",))
         return self._state(target, response.decoded())
 
     def _state(self, target: ScaleTarget, obj: object) -> Patched:

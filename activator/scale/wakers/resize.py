@@ -22,7 +22,7 @@ from activator.scale.wakers.scale import SCALE, Scale
 from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure, send
 
 if TYPE_CHECKING:
-    from activator.scale.workloads.replicas import ScaleTarget
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 _LIST: Final = Rule("", "pods", ("list",), "list pods")
 _RESIZE: Final = Rule("", "pods/resize", ("patch",), "resize pods")
@@ -32,7 +32,7 @@ DEFAULT: Final = Cpu(1, LEAST_LIMIT)
 _READS, _PAUSE = 10, 0.1
 
 
-class Pod(NamedTuple):
+class SizedPod(NamedTuple):
     """A pod that does not end.
 
     Attributes:
@@ -54,7 +54,7 @@ class Workload(NamedTuple):
     """A workload and its pods."""
 
     scale: Scale
-    pods: Sequence[Pod]
+    pods: Sequence[SizedPod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class ResizeWaker(Waker[Resized]):
     is_binary = False
     lacks = SCALE.lacks
 
-    def rules(self, target: ScaleTarget) -> Sequence[Rule]:
-        return *resize_rules(target), *SCALE.rules(target)
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
+        return *resize_rules(kind), *SCALE.rules(kind)
 
     async def read(self, access: Access, target: ScaleTarget) -> Resized:
         found = await read_workload(access, target)
@@ -133,10 +133,10 @@ class ResizeWaker(Waker[Resized]):
             return Resized(0, found, instead=f"{why}: it cannot be parked, so it ends")
         return await self.read(access, target)
 
-    def _parked(self, pod: Pod) -> Mapping[str, Cpu]:
+    def _parked(self, pod: SizedPod) -> Mapping[str, Cpu]:
         return {name: _least(cpu, self.cpu, pod.is_guaranteed) for name, cpu in pod.full.items()}
 
-    def _is_parked(self, pod: Pod) -> bool:
+    def _is_parked(self, pod: SizedPod) -> bool:
         return pod.now != pod.full and pod.now == self._parked(pod)
 
 
@@ -145,13 +145,12 @@ def _least(cpu: Cpu, kept: Cpu, is_guaranteed: bool) -> Cpu:
     return Cpu(limit if is_guaranteed else min(cpu.request, kept.request), limit)
 
 
-def resize_rules(target: ScaleTarget) -> Sequence[Rule]:
-    """Return the rules of RBAC by which the CPU of a workload's pods changes."""
-    kind = target.resource
+def resize_rules(kind: ScalableKind) -> Sequence[Rule]:
+    """Return the rules of RBAC by which the CPU of the pods of a kind changes."""
     return Rule(kind.group, kind.plural, ("get",), f"get {kind.plural}"), _LIST, _RESIZE
 
 
-def _refusal(pod: Pod, response: ApiResponse) -> str:
+def _refusal(pod: SizedPod, response: ApiResponse) -> str:
     return f"Pod {pod.name}: {response.status}: {response.message()}"
 
 
@@ -166,7 +165,7 @@ async def read_workload(access: Access, target: ScaleTarget) -> Workload:
     Raises:
         WakerFailed: it is not known.
     """
-    get = resize_rules(target)[0]
+    get = resize_rules(target.resource)[0]
     response = await send(access, target.resource.path(target.namespace, target.name))
     if not response.is_ok:
         raise failure(target, response, get)
@@ -190,7 +189,7 @@ async def read_workload(access: Access, target: ScaleTarget) -> Workload:
 
 
 async def resize(
-    access: Access, target: ScaleTarget, pod: Pod, cpus: Mapping[str, Cpu]
+    access: Access, target: ScaleTarget, pod: SizedPod, cpus: Mapping[str, Cpu]
 ) -> ApiResponse:
     """Change the CPU of a pod's containers. Raises ``WakerFailed`` without a response."""
     containers = [
@@ -217,7 +216,7 @@ def _is_of(pod: Field, workload: str) -> bool:
     )
 
 
-def _pod(pod: Field, template: Mapping[str, Cpu]) -> Pod:
+def _pod(pod: Field, template: Mapping[str, Cpu]) -> SizedPod:
     name, status, waits_for = pod["metadata"]["name"].text(), pod["status"], ""
     now = {key: cpu for key, cpu in _cpus(pod["spec"]["containers"]) if key in template}
     full = {
@@ -238,7 +237,7 @@ def _pod(pod: Field, template: Mapping[str, Cpu]) -> Pod:
         waits_for = f"Pod {name}: the node has not applied its CPU yet"
     is_ready = "Ready" in conditions and conditions["Ready"]["status"].text() == "True"
     is_guaranteed = status["qosClass"].text() == "Guaranteed"
-    return Pod(name, full, now, is_guaranteed, is_ready, waits_for)
+    return SizedPod(name, full, now, is_guaranteed, is_ready, waits_for)
 
 
 def _cpus(containers: Field) -> Iterator[tuple[str, Cpu]]:

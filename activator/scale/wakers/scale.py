@@ -17,7 +17,7 @@ from activator.scale.reasons import ScaleReason
 from activator.scale.wakers.waker import Access, Rule, Versioned, Waker, WakerFailed, failure, send
 
 if TYPE_CHECKING:
-    from activator.scale.workloads.replicas import ScaleTarget
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 MOST_REPLICAS: Final = 2**31 - 1
 
@@ -54,10 +54,9 @@ class ScaleWaker(Waker[Scale]):
     is_binary = False
     lacks = ", or has no scale subresource"
 
-    def rules(self, target: ScaleTarget) -> Sequence[Rule]:
-        plural = target.resource.plural
-        group = target.resource.group
-        return (Rule(group, f"{plural}/scale", ("get", "patch"), f"scale {plural}"),)
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
+        resource, purpose = f"{kind.plural}/scale", f"scale {kind.plural}"
+        return (Rule(kind.group, resource, ("get", "patch"), purpose),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Scale:
         response = await send(access, target.resource.scale_path(target.namespace, target.name))
@@ -65,7 +64,7 @@ class ScaleWaker(Waker[Scale]):
             return _parsed(response.decoded())
         if _is_unset(response):
             return Scale(0, "", "")
-        raise failure(target, response, self.rules(target)[0])
+        raise failure(target, response, self.rules(target.resource)[0])
 
     async def write(
         self, access: Access, target: ScaleTarget, known: Scale, replicas: int
@@ -76,7 +75,7 @@ class ScaleWaker(Waker[Scale]):
             return _parsed(response.decoded())
         if response.meaning is Meaning.CONFLICT:
             return None
-        raise failure(target, response, self.rules(target)[0], ("patch",))
+        raise failure(target, response, self.rules(target.resource)[0], ("patch",))
 
 
 SCALE: Final = ScaleWaker()

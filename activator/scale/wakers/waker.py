@@ -21,7 +21,7 @@ from activator.discovery.api_server import (
 from activator.scale.reasons import ScaleReason
 
 if TYPE_CHECKING:
-    from activator.scale.workloads.replicas import ScaleTarget
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 #: What a failed request means for the workload.
 _PROBLEMS: Final = {
@@ -136,8 +136,8 @@ class Waker(Generic[S]):
     is_binary: ClassVar[bool] = True
     lacks: ClassVar[str] = ""
 
-    def rules(self, target: ScaleTarget) -> Sequence[Rule]:
-        """Return the rules of RBAC that the waker needs, without the one of the mark."""
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
+        """Return the rules of RBAC that it needs for a kind, without the one of the mark."""
         raise NotImplementedError
 
     async def read(self, access: Access, target: ScaleTarget) -> S:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
@@ -248,7 +249,8 @@ class Rights:
 
         If the API server allows it in all namespaces, one check is enough for all targets.
         """
-        for rule in _rules(target):
+        marking = (MARK_RULE,) if target.waker.marks else ()
+        for rule in (*_rules(target.waker, target.resource), *marking):
             everywhere = self._verdict(rule, "")
             if everywhere is None or not everywhere.problem:
                 continue
@@ -259,7 +261,7 @@ class Rights:
 
     def granted(self, target: ScaleTarget) -> None:
         """Record that a workload was scaled, which no check needs to confirm."""
-        for rule in target.waker.rules(target):
+        for rule in _rules(target.waker, target.resource):
             self._rights[rule, target.namespace] = RightsCheck("", self._clock())
 
     def _verdict(self, rule: Rule, namespace: str) -> RightsCheck | None:
@@ -331,10 +333,10 @@ class Rights:
             self._changed(namespace)
 
 
-def _rules(target: ScaleTarget) -> Iterator[Rule]:
-    yield from target.waker.rules(target)
-    if target.waker.marks:
-        yield MARK_RULE
+@lru_cache(maxsize=1024)
+def _rules(waker: AnyWaker, kind: ScalableKind) -> Sequence[Rule]:
+    """Return the rules of a waker; each renewal of a Service's facts needs them."""
+    return waker.rules(kind)
 
 
 def _resource(response: ApiResponse, kind: Wanted) -> ScalableKind | str:

@@ -21,8 +21,8 @@ from activator.plain.annotations import (
     AsleepWhen,
     Chain,
     ChosenProbe,
-    Condition,
     Cpu,
+    NamedCondition,
     NamedTarget,
     Owner,
     ReadinessPolicy,
@@ -158,7 +158,7 @@ def test_everything_but_enabled_has_a_default() -> None:
         ),
         (
             {"awake_condition": "cnpg.io/hibernation=False"},
-            {"waker": WakerWords(awake_condition=Condition("cnpg.io/hibernation", "False"))},
+            {"waker": WakerWords(awake_condition=NamedCondition("cnpg.io/hibernation", "False"))},
         ),
     ],
 )

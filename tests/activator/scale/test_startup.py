@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from activator.lab.control_plane.api import PODS as POD_KIND
+from activator.scale.startup import MOST
 from tests.activator.scale.wakers.pods import cpu
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
 
@@ -111,6 +112,17 @@ async def test_a_scaler_that_starts_finds_pods_that_got_more_cpu(tmp_path: Path)
         await of.set_ready(True)
         async with leader(of.kube):
             await until(lambda: of.cpu() == ("100m", "500m"), "the CPU of the template", within=5)
+
+
+async def test_pods_that_never_become_ready_keep_no_other_workload_waiting(tmp_path: Path) -> None:
+    async with world(tmp_path) as of:
+        for number in range(2 * MOST):
+            await of.kube.add(f"broken-{number}", 1, startup_cpu="2")
+        async with leader(of.kube):
+            await elapse(5)  # all of them wait for their pods by now
+            await of.add(cpu("100m", "500m"), startup_cpu="2")
+            await of.start_pod(cpu("100m", "500m"))
+            await until(lambda: of.cpu() == ("100m", "2000m"), "more CPU", within=10)
 
 
 async def test_a_missing_right_is_a_finding_and_is_tried_again(tmp_path: Path) -> None:

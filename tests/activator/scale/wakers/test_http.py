@@ -303,7 +303,7 @@ async def test_an_allowed_host_is_called_as_it_is() -> None:
         base = f"http://127.0.0.1:{server.port}"
         world = World(Api(), "127.0.0.1", **urls(base))
         assert await world.result(None) == Result(0)
-        assert world.target.waker.rules(world.target) == ()
+        assert world.target.waker.rules(world.target.resource) == ()
     assert server.calls == [("GET", "/state")]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from activator.discovery.api_server import ApiResponse
 from activator.lab.control_plane.writes import merge
-from activator.plain.annotations import Condition
+from activator.plain.annotations import NamedCondition
 from activator.process.timers import Tasks
 from activator.scale.reasons import ScaleReason
 from activator.scale.wakers.patch import PatchWaker, holds
@@ -28,7 +28,7 @@ SUSPEND, RUN = '{"spec":{"operatingMode":"Suspended"}}', '{"spec":{"operatingMod
 
 
 class World:
-    def __init__(self, api: OneObject, condition: Condition | None = None) -> None:
+    def __init__(self, api: OneObject, condition: NamedCondition | None = None) -> None:
         self.target = ScaleTarget(SANDBOX, "shop", "box", PatchWaker(SUSPEND, RUN, condition))
         self.results: list[Result] = []
         self.tasks = Tasks()
@@ -74,7 +74,7 @@ async def test_an_object_that_another_component_has_started_is_left_alone() -> N
     assert api.patches == []
 
 
-READY = Condition("Ready", "True")
+READY = NamedCondition("Ready", "True")
 
 
 async def test_an_object_counts_as_awake_with_its_condition() -> None:

@@ -87,7 +87,7 @@ def test_the_path_of_the_subresource(resource: ScalableKind, path: str) -> None:
 
 
 def test_the_missing_rule_can_be_pasted_into_a_role() -> None:
-    assert SCALE.rules(HELLO)[0].lacking("patch") == (
+    assert SCALE.rules(HELLO.resource)[0].lacking("patch") == (
         '{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["patch"]}'
     )
 
