@@ -39,7 +39,8 @@ class StartupPart(Part):
 
     def __init__(self, context: PartContext) -> None:
         self._context = context
-        self._access = Access(context.api, (), asyncio.Semaphore(MOST))
+        self._access = Access(context.api, (), {})
+        self._room = asyncio.Semaphore(MOST)
         # Without a limit: pods that never become ready must not keep other workloads waiting.
         self._writer = KeyedWriter[ServiceName, _Start](context.start, self._follow)
         self._failed: dict[ServiceName, str] = {}
@@ -65,7 +66,7 @@ class StartupPart(Part):
         while starts and (record := self._context.record(name)) and record.facts.replicas:
             detail, is_over = "", record.facts.service.asks.waker.startup_cpu != start.limit
             try:
-                async with self._access.calls:
+                async with self._room:
                     starts = await self._adjust(start, is_over=is_over)
             except WakerFailed as failed:
                 pause, detail = LAST, failed.detail

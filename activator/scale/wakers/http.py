@@ -68,7 +68,9 @@ class HttpWaker(Waker[State]):
 
     async def read(self, access: Access, target: ScaleTarget) -> State:
         places = await self._places(access, target, self.state)
-        found = await asyncio.gather(*(self._sleeps(access, each) for each in places))
+        found = await asyncio.gather(
+            *(self._sleeps(access, target.namespace, each) for each in places)
+        )
         # Without a pod there is nothing asleep: a process is awake when it starts.
         if places and all(found):
             return State(0)
@@ -82,7 +84,7 @@ class HttpWaker(Waker[State]):
         if not places:
             raise WakerFailed(ScaleReason.WAKER_FAILED, "the Service has no pod to call")
         # A model takes its time to load: whether it is done, only the state tells.
-        calls = (_call(access, "POST", each, patient=True) for each in places)
+        calls = (_call(access, target.namespace, "POST", each, patient=True) for each in places)
         await asyncio.gather(*calls)
         return await self.read(access, target)
 
@@ -109,8 +111,8 @@ class HttpWaker(Waker[State]):
         listed = pods.get(Condition.READY) or pods.get(Condition.NOT_READY) or {}
         return list(listed.values())
 
-    async def _sleeps(self, access: Access, place: Place) -> bool:
-        body, member = await _call(access, "GET", place), self.asleep_when.member
+    async def _sleeps(self, access: Access, namespace: str, place: Place) -> bool:
+        body, member = await _call(access, namespace, "GET", place), self.asleep_when.member
         try:
             found = json.loads(body)[member]
         except (ValueError, RecursionError, LookupError, TypeError):
@@ -141,10 +143,13 @@ def _failed(method: str, place: Place, why: str) -> WakerFailed:
     return WakerFailed(ScaleReason.WAKER_FAILED, f"{method} {place.url}: {why}")
 
 
-async def _call(access: Access, method: str, place: Place, *, patient: bool = False) -> bytes:
+async def _call(
+    access: Access, namespace: str, method: str, place: Place, *, patient: bool = False
+) -> bytes:
     """Send a request without a body; return the body of the response.
 
     Arguments:
+        namespace: of the Service that asks for the call.
         patient: whether the server may still be at work after ``LIMIT``, which is then no failure.
 
     Raises:
@@ -168,7 +173,7 @@ async def _call(access: Access, method: str, place: Place, *, patient: bool = Fa
     )
     try:
         async with (
-            access.calls,
+            access.calls[namespace],
             session,
             session.request(method, place.url, allow_redirects=False) as response,
         ):

@@ -95,12 +95,13 @@ class Access(NamedTuple):
     Attributes:
         api: sends requests to the API server.
         hosts: the ones that the waker ``http`` may call beside Services of the namespace.
-        calls: bounds the calls of the waker ``http``.
+        calls: bounds the calls of the waker ``http``, for each namespace: silent servers of one
+            must not keep another one waiting.
     """
 
     api: ApiServer
     hosts: Collection[str]
-    calls: asyncio.Semaphore
+    calls: Mapping[str, asyncio.Semaphore]
 
 
 class WakerFailed(Exception):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
@@ -29,7 +30,7 @@ ATTEMPTS: Final = 5
 CONFIRM: Final = 10.0
 #: Seconds between two reads of a workload that wakes: at first, and at most.
 FIRST_POLL, LAST_POLL = 0.02, 1.0
-#: Calls of the waker ``http`` at a time.
+#: Calls of the waker ``http`` at a time, of one namespace.
 MOST_CALLS: Final = 16
 #: Seconds until a failed look-up, or a missing right, is checked again.
 AGAIN: Final = 30.0
@@ -143,7 +144,7 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         hosts: Collection[str] = (),
     ) -> None:
         super().__init__(start, self._change)
-        self._access = Access(api, hosts, asyncio.Semaphore(MOST_CALLS))
+        self._access = Access(api, hosts, defaultdict(partial(asyncio.Semaphore, MOST_CALLS)))
         self._report = report
 
     async def _change(self, target: ScaleTarget, wish: Wish | None) -> None:

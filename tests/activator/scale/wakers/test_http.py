@@ -18,7 +18,14 @@ from activator.process.timers import Tasks
 from activator.scale.reasons import ScaleReason
 from activator.scale.wakers.http import HttpWaker
 from activator.scale.wakers.table import waker_of
-from activator.scale.workloads.replicas import KNOWN, Actuator, Result, ScaleTarget, Wish
+from activator.scale.workloads.replicas import (
+    KNOWN,
+    MOST_CALLS,
+    Actuator,
+    Result,
+    ScaleTarget,
+    Wish,
+)
 from tests.activator.plain.objects import service
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
@@ -195,6 +202,30 @@ async def test_a_server_that_takes_its_time_is_polled() -> None:
         pod.asleep = False
         await elapse(2.0)
         assert world.results == [Result(1, changed_from=0)]
+
+
+async def test_silent_servers_of_a_namespace_keep_no_other_one_waiting() -> None:
+    async with serving(2) as (silent, other):
+        silent.respond = lambda method, path: None
+        worlds = [
+            World(
+                Api(),
+                "127.0.0.1",
+                **{
+                    f"{act}_url": f"http://127.0.0.1:{each.port}/{act}"
+                    for act in ("sleep", "wake", "state")
+                },
+                asleep_when="is_sleeping = true",
+            )
+            for each in (silent, other)
+        ]
+        world, of_another = worlds[0], worlds[1].target._replace(namespace="other")
+        for number in range(2 * MOST_CALLS):
+            world.actuator.put(world.target._replace(name=f"silent-{number}"), None)
+        world.actuator.put(of_another, None)
+        await world.tasks.finish(60)
+    assert world.results[0] == Result(1)
+    assert all(each.problem is ScaleReason.WAKER_FAILED for each in world.results[1:])
 
 
 @pytest.mark.parametrize(
