@@ -494,16 +494,17 @@ class Engine:
                 self._call(name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
-        if plan.replicas is not None and not seen.replicas and seen.current:
-            record.sleep.waited += ceil(seen.current)
+        waiting = 0 if seen.called else ceil(seen.current)
         if record.trial is not None:
-            record.trial = record.trial if plan.replicas is None else plan.replicas
-            if record.sleep.replicas != record.trial:
-                record.sleep.note(record.trial, now)
+            if plan.replicas not in (None, record.trial):
+                record.sleep.waited += 0 if record.trial else waiting
+                record.trial = plan.replicas
+                record.sleep.note(plan.replicas, now)
             plan = record.as_trial(plan)
         elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
+                record.sleep.waited += waiting
             record.why = plan.why
             record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
