@@ -49,7 +49,6 @@ from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.settings.config import Settings
-from activator.settings.values import TlsParameters
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
@@ -164,7 +163,7 @@ class Runtime:
             queue_bytes_total=settings.hold_bytes_total,
             shed_early=settings.shed_early,
         )
-        own = settings.pod_ip, settings.borrow, settings.http_port
+        own = settings.pod_ip, settings.borrow, settings.http_port, settings.zone
         return Throttler(limits, random.random, *own)
 
     def _make_driver(self, throttler: Throttler) -> Driver:
@@ -201,13 +200,7 @@ class Runtime:
 
     def _make_internal_tls(self) -> InternalTls:
         settings = self.settings
-        parameters = TlsParameters(
-            settings.tls_min_version,
-            settings.tls_max_version,
-            settings.tls_cipher_suites,
-            settings.tls_curve_preferences,
-        )
-        internal_tls = InternalTls(parameters, settings.system_namespace)
+        internal_tls = InternalTls(settings.tls, settings.system_namespace)
         internal_tls.on_withdrawn = self.pools.distrust
         return internal_tls
 

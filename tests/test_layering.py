@@ -121,11 +121,10 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "events": BELOW_PARTS | {"part"},
     "keda": BELOW_PARTS | {"http_server", "part", "board"},
     "external_metrics": BELOW_PARTS | {"http_server", "part", "board"},
-    "chains": BELOW_PARTS | {"part"},
     "owners": BELOW_PARTS | {"keda", "part"},
     "scaler": BELOW_PARTS
     | {"admin", "election", "events", "external_metrics", "keda", "http_server", "owners", "part"}
-    | {"chains", "takeover"},
+    | {"takeover"},
     "app": frozenset({"http_server", "scaler", "settings"}),
 }
 

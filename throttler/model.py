@@ -6,6 +6,7 @@ counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_back
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from math import inf
@@ -353,11 +354,13 @@ class ListedEndpoints:
         ready: from ``addresses``; not_ready: from ``notReadyAddresses``.
         terminating: pods that end but still serve. They get no new requests, unless both other
             sets are empty.
+        zones: the zone of each address, where it is known.
     """
 
     ready: frozenset[Endpoint] = field(default_factory=frozenset)
     not_ready: frozenset[Endpoint] = field(default_factory=frozenset)
     terminating: frozenset[Endpoint] = field(default_factory=frozenset)
+    zones: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 class Taken(NamedTuple):
@@ -481,11 +484,13 @@ class RevisionConfig:
         revision: its specification.
         reach: the destinations that requests may have.
         last_resort: whether Kubernetes lists only pods that terminate and still serve.
+        zones: the zones of its pods, by address.
     """
 
-    __slots__ = ("last_resort", "reach", "revision")
+    __slots__ = ("last_resort", "reach", "revision", "zones")
 
     def __init__(self, revision: Revision, reach: Reach) -> None:
         self.revision = revision
         self.reach = reach
         self.last_resort = False
+        self.zones: Mapping[str, str] = {}

@@ -192,7 +192,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         throttler: of the pod's revision.
         now: seconds, on the throttler's clock.
     """
-    decided, adaptive = verdict(pod), throttler.slots.adaptive
+    decided, adaptive, zones = verdict(pod), throttler.slots.adaptive, throttler.slots.zones
     # A rule limits the requests in flight at a pod, beside slow start.
     is_limited = throttler.revision.container_concurrency or throttler.slots.limiter
     return {
@@ -213,6 +213,8 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         "limit": pod.limit if is_limited else None,
         "adaptiveLimit": None if adaptive is None else adaptive.limit_of(pod),
         "lastError": pod.probe.error or None,
+        "zone": pod.zone or None,
+        "near": pod.zone == zones.zone if pod.zone and zones is not None else None,
         "inSlice": pod.in_share,
     }
 

@@ -137,7 +137,7 @@ def command(
 def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSettings | None:
     """Return the settings, and print unknown variables; on errors print them and return None."""
     rows = (*SETTINGS, *scale_settings.SETTINGS)
-    known = [name for row in rows for name in (row.variable, *row.add_on)]
+    known = [name for row in rows for name in row.variables]
     for text in unknown_variables(known, os.environ, OTHER_VARIABLES):
         click.echo(f"activator {command}: {text}", err=True)
     if is_add_on(os.environ) and os.environ.get("PROFILING_BIND_ADDRESS"):

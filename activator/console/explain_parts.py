@@ -180,7 +180,7 @@ def _silence(pod: client.Json) -> str:
 def _pod_row(pod: client.Json) -> tuple[str, ...]:
     limit = str(pod.whole("limit")) if "limit" in pod else "inf"
     return (
-        pod.text("address"),
+        pod.text("address") + _zone(pod),
         pod.text("kubernetes", default="-"),
         pod.text("probe", default="-"),
         str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
@@ -192,6 +192,11 @@ def _pod_row(pod: client.Json) -> tuple[str, ...]:
         f"{pod.whole('inFlight')}/{limit}",
         pod.text("lastError", default="-"),
     )
+
+
+def _zone(pod: client.Json) -> str:
+    own = ", own" if "near" in pod and pod.flag("near") else ""
+    return f" (zone {pod.text('zone')}{own})" if "zone" in pod else ""
 
 
 def _ago(of: client.Json, name: str) -> str:

@@ -49,7 +49,7 @@ class _Known:
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
         joined: the port whose endpoints the sink has, with ``pods``; None if a slice has changed
             since.
-        revision, endpoints, activators, route: as last passed to the sink; None, an empty set and
+        revision, endpoints, activators, route: as last passed to the sink; None, no activator and
             ``Route()`` for nothing.
         own: endpoints that lead back to this process, with the setting of each port.
     """
@@ -63,7 +63,7 @@ class _Known:
     joined: tuple[BufferedPort, RevisionID | None] | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
-    activators: frozenset[str] = frozenset()
+    activators: Mapping[str, str] = field(default_factory=dict)
     route: ServiceRoute = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
 
@@ -135,7 +135,7 @@ class ServicesDialect(JoiningDialect):
         self._ipv6 = scope.family is IpFamily.IPV6
         peers = scope.activators
         self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
-        self._activators: frozenset[str] = frozenset()
+        self._activators: Mapping[str, str] = {}  # the zone of each
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
         self._matches: Matches[RevisionID] = Matches()
@@ -271,7 +271,7 @@ class ServicesDialect(JoiningDialect):
         known = self._known.get(self._peers) if self._peers else None
         slices = () if known is None else known.slices.values()
         listed = [pod for each in slices if each.is_ipv6 is self._ipv6 for pod in each.endpoints]
-        ready = frozenset(pod.ip for pod in listed if pod.condition is Condition.READY)
+        ready = {pod.ip: pod.zone for pod in listed if pod.condition is Condition.READY}
         if ready != self._activators:
             self._activators = ready
             self._changed.update(dict.fromkeys(self._known))

@@ -227,9 +227,9 @@ def endpoints_of(
             not_ready.append(Endpoint(address, pod.uid))
         elif condition is _DRAINING:
             draining.append(Endpoint(address, pod.uid))
-    return {
-        port.protocol: ListedEndpoints(frozenset(ready), frozenset(not_ready), frozenset(draining))
-    }
+    zones = {address: pod.zone for address, pod in pods.items() if pod.zone}
+    listed = frozenset(ready), frozenset(not_ready), frozenset(draining)
+    return {port.protocol: ListedEndpoints(*listed, zones=zones)}
 
 
 def route_of(

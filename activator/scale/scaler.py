@@ -21,7 +21,6 @@ from activator.process.timers import Tasks
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
-from activator.scale.chains import ChainPart
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Alone, Candidate, LeasePlace
@@ -50,7 +49,6 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     external_metrics.make,
     OwnersPart,
     TakeoverPart,
-    ChainPart,
     events.make,
 )
 

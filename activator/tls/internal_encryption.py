@@ -106,7 +106,6 @@ class InternalTls:
         self._secret: Mapping[str, bytes] = {}
         self._bundles: tuple[str, ...] = ()
         self._roots: frozenset[str] = frozenset()
-        self._known_ca: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Start with the current Secret and bundles.

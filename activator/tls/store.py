@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from activator.settings.config import Settings
-from activator.settings.values import TlsParameterError, TlsParameters
+from activator.settings.values import TlsParameterError
 from activator.tls.certificates import (
     HTTP1,
     HTTP2,
@@ -168,17 +168,11 @@ def store_tls(settings: Settings) -> StoreTls | None:
     """
     if not settings.keda_tls or "keda" not in settings.dialect:
         return None
-    parameters = TlsParameters(
-        settings.tls_min_version,
-        settings.tls_max_version,
-        settings.tls_cipher_suites,
-        settings.tls_curve_preferences,
-    )
     default = TlsFiles(Path(settings.keda_tls_cert), Path(settings.keda_tls_key), what=_WHAT)
     stores = _folders(settings.keda_tls_stores)
-    make = partial(server_context, parameters, alpn=(HTTP2, HTTP1))
+    make = partial(server_context, settings.tls, alpn=(HTTP2, HTTP1))
     made = StoreTls(default, stores, make)
-    for note in parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+    for note in settings.tls.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
         logger.warning("TLS by KEDA_HTTP_PROXY_TLS_ENABLED: %s", note)
     return made
 

@@ -387,7 +387,7 @@ ZAP = ["--zap-log-level=info", "--zap-encoder=json", "--zap-time-encoding=rfc333
 @pytest.fixture
 def _add_on(monkeypatch):
     for row in SETTINGS:
-        for variable in row.add_on:
+        for variable in row.add_on.split():
             monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("KEDA_HTTP_PROXY_PORT", "8080")
     monkeypatch.setenv("KEDA_HTTP_ADMIN_PORT", "9090")

@@ -148,6 +148,11 @@ def check_assigned(
     if policy not in ("hash", "sticky"):
         room = [other for other in room if other.in_share] or room
     assert pod in room, f"{ticket} borrows {pod.endpoint}, or has a pod that failed it"
+    zones = fed.real.slots.zones
+    if zones is not None and policy not in ("hash", "sticky"):
+        near = [other for other in room if other.zone == zones.zone]
+        assert not limit or not near or pod in near, f"{ticket} leaves its zone for {pod.endpoint}"
+        room = [other for other in room if other.zone == pod.zone]
     if policy == "first-available" and pod.in_share:
         assert pod is room[0]
     if policy == "least-loaded":

@@ -187,6 +187,8 @@ def test_random_lives_keep_the_invariants_and_go_where_it_matters() -> None:
         "sticky",
         "token",
         "adapted",
+        "in its zone",
+        "outside of its zone",
     )
     assert all(been[place] > 15 for place in (*rare, "gone")), been
     turns = ("by arrival", "by class", "aged", "in turn", "kept its place")

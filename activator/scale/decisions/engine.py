@@ -27,7 +27,7 @@ from activator.scale.decisions.plan import (
     Plan,
     Planner,
 )
-from activator.scale.decisions.record import AGAIN, EngineCounters, Facts, Record, read_facts
+from activator.scale.decisions.record import AGAIN, CALL, EngineCounters, Facts, Record, read_facts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
 from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
@@ -211,7 +211,7 @@ class Pending:
 
 
 def time_of_day() -> datetime:
-    """Return the time of day: awake hours, and the times of changes, follow it."""
+    """Return the time of day, which awake hours follow."""
     return datetime.now(UTC)
 
 
@@ -469,12 +469,15 @@ class Engine:
         if facts.replicas is None:
             self._look(record, facts.target, now)
             return None
-        seen = record.with_wishes(self._sharing.observe(name, now, frozen), now, time_of_day())
-        asks = self._sharing.asks(facts, seen)
-        plan = record.planner.decide(asks, seen, now)
-        record.sleep.note(seen.replicas, asks.scale.first, now)
-        if not seen.replicas and seen.current:
-            for other in woken_with(name, facts.service.asks):
+        seen = self._sharing.observe(name, now, frozen)
+        wishes = facts.service.asks
+        if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
+            seen = record.with_wishes(seen, now, time_of_day())
+        plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
+        if record.sleep.replicas != seen.replicas:
+            record.sleep.note(seen.replicas, now)
+        if wishes.wake_with and not seen.replicas and seen.current:
+            for other in woken_with(name, wishes):
                 self._call(name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
@@ -482,7 +485,8 @@ class Engine:
             record.sleep.waited += ceil(seen.current)
         if record.trial is not None:
             record.trial = record.trial if plan.replicas is None else plan.replicas
-            record.sleep.note(record.trial, asks.scale.first, now)
+            if record.sleep.replicas != record.trial:
+                record.sleep.note(record.trial, now)
             plan = record.as_trial(plan)
         elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
@@ -518,7 +522,7 @@ class Engine:
         if result.changed_from is not None and result.replicas is not None:
             self._rights.granted(target)
             for name in names:
-                self.counters.changed(name, self._records[name], result, now, time_of_day())
+                self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
         for name in names:
             record = self._records[name]

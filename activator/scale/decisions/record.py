@@ -155,28 +155,28 @@ class Sleep:
     """The sleep of one workload, as this process has observed it; in a trial run, as it would be.
 
     Attributes:
-        size: the pods that it had when it was last awake.
+        replicas: the last ones; -1 before the first.
+        size: the pods that it had when it was last awake; 1 if it was never seen awake.
         since: when it fell asleep; None while it is awake.
         pod_seconds: what past sleep has saved.
         waited: requests that have begun a cold start.
     """
 
-    size: int = 0
+    replicas: int = -1
+    size: int = 1
     since: float | None = None
     pod_seconds: float = 0.0
     waited: int = 0
 
-    def note(self, replicas: int, first: int, now: float) -> None:
-        """Record the replicas.
-
-        Arguments:
-            first: the pods of a cold start, for a workload that was never seen awake.
-            now: seconds, monotonic.
-        """
-        if not replicas and self.since is None:
-            self.since, self.size = now, self.size or first
-        elif replicas:
-            self.pod_seconds, self.since, self.size = self.saved(now), None, replicas
+    def note(self, replicas: int, now: float) -> None:
+        """Record the replicas; ``now`` in seconds, monotonic."""
+        self.replicas = replicas
+        if not replicas:
+            self.since = now
+            return
+        if self.since is not None:
+            self.pod_seconds, self.since = self.saved(now), None
+        self.size = replicas
 
     def saved(self, now: float) -> float:
         """Return the pod-seconds that all sleep has saved until now."""
@@ -219,7 +219,7 @@ class Record:
     quiet_until: float = NEVER
     called_at: float = NEVER
     awake: bool = False
-    awake_until: float = NEVER
+    awake_until: float = FOREVER
     trial: int | None = None
 
     @property
@@ -247,7 +247,11 @@ class Record:
             facts = facts._replace(replicas=known.replicas)  # no watch; the last read counts
         self.facts = facts
         self.renew_at = FOREVER if facts.is_settled else now + AGAIN
-        self.quiet_until = self.awake_until = NEVER
+        self.quiet_until = NEVER
+        self.awake = False
+        if not facts.service.asks.dry_run:
+            self.trial = None
+        self.awake_until = NEVER if facts.service.asks.awake.spans else FOREVER
 
     def with_wishes(self, seen: Observed, now: float, wall: datetime) -> Observed:
         """Return what was seen, with awake hours, the calls of other Services, and a trial run.
@@ -256,9 +260,9 @@ class Record:
             wall: the time of day.
         """
         asks = self.facts.service.asks
-        if now >= self.awake_until:
+        if asks.awake.spans and now >= self.awake_until:
             self.awake, seconds = asks.awake.at(wall)
-            self.awake_until = now + min(seconds, HOUR if asks.awake.spans else FOREVER)
+            self.awake_until = now + min(seconds, HOUR)
         called = not seen.current and now < self.called_at + CALL
         if not (asks.dry_run and self.facts.replicas):
             self.trial = None

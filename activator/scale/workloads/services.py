@@ -7,14 +7,15 @@ no more with more objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from sys import intern
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 from activator.discovery.dialect import Effect
-from activator.objects.fields import Field, ManifestError, ObjectKey, root
+from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
@@ -142,7 +143,7 @@ class Workloads:
         self._changed = changed
         self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
         self._replicas: dict[ObjectKey, int] = {}
-        self._requests: dict[ObjectKey, PodRequests] = {}
+        self._requests: dict[ObjectKey, tuple[str, ...]] = {}
         self._by_label = Index[_Pair, ObjectKey]()
         self._services: dict[ServiceName, PlainService] = {}
         self._by_selector = Index[_Pair, ServiceName]()
@@ -157,13 +158,15 @@ class Workloads:
             ManifestError: a field is wrong; nothing has changed.
         """
         spec = root(obj, key.kind)["spec"]
-        field = spec["template"]["metadata"]["labels"]
+        template = spec["template"]
+        pod = template["spec"].value
+        field = template["metadata"]["labels"]
         found: dict[str, str] = {}
         for name in map(str, field.mapping()):
             found[name] = intern(field.at(name).text())
         replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
         labels = tuple(_pairs(key.namespace, found))
-        self._requests[key] = _shared(_requests_of(spec["template"]["spec"]))
+        self._requests[key] = _shared(_written_requests(pod))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
             return
         if self._labels.get(key) != labels:
@@ -195,9 +198,12 @@ class Workloads:
             self._changed(name)
 
     def requests(self, target: ScaleTarget) -> PodRequests:
-        """Return what each pod of a workload requests; zeros if no watch follows the workload."""
+        """Return what each pod of a workload requests; zeros if that is unknown or wrong."""
         key = ObjectKey(target.resource.kind, target.namespace, target.name)
-        return self._requests.get(key, PodRequests())
+        written = self._requests.get(key, ())
+        with suppress(ManifestError):
+            return PodRequests(_sum(written[::2]), _sum(written[1::2]))
+        return PodRequests()
 
     # -- Services ----------------------------------------------------------------------------------
 
@@ -272,17 +278,23 @@ class Workloads:
         return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
 
 
-def _requests_of(spec: Field) -> PodRequests:
-    """Return the requests of a pod template's containers, and of its sidecars."""
-    containers = [
-        *spec["containers"].items(),
-        *(each for each in spec["initContainers"].items() if each["restartPolicy"].text()),
-    ]
-    requests = [each["resources"]["requests"] for each in containers]
-    return PodRequests(
-        sum(each["cpu"].quantity() for each in requests),
-        sum(each["memory"].quantity() for each in requests),
-    )
+def _written_requests(pod: Any) -> tuple[str, ...]:
+    """Return CPU and memory of each container, and of each sidecar, as a pod template has them.
+
+    They are read when they are shown: nearly all events change the replicas alone.
+    """
+    found: list[str] = []
+    with suppress(AttributeError, TypeError):  # a wrong template has no requests
+        sidecars = (each for each in pod.get("initContainers") or () if each.get("restartPolicy"))
+        for each in (*pod["containers"], *sidecars):
+            requests = (each.get("resources") or {}).get("requests") or {}
+            found += (str(requests.get(name) or 0) for name in ("cpu", "memory"))
+    return tuple(found)
+
+
+def _sum(quantities: Sequence[str]) -> float:
+    fields = root({str(at): text for at, text in enumerate(quantities)}, "PodTemplate")
+    return sum(fields[str(at)].quantity() for at in range(len(quantities)))
 
 
 def _named(service: PlainService) -> ObjectKey | None:

@@ -115,6 +115,8 @@ def test_a_full_pod_and_a_queue(world):
             "limit": 2,
             "adaptiveLimit": None,
             "lastError": None,
+            "zone": None,
+            "near": None,
             "inSlice": True,
         }
     ]

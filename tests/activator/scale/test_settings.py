@@ -116,7 +116,7 @@ def test_each_setting_explains_itself() -> None:
     for row in SETTINGS:
         assert row.meaning.endswith(".")
         assert row.reason.endswith(".")
-        default = row.defaults["scale"]
+        default = row.default_of("scale")
         if default is not REQUIRED and not isinstance(default, Derived):
             row.kind.parse(default)
 

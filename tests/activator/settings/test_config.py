@@ -124,7 +124,7 @@ def test_each_setting_explains_itself_and_belongs_to_a_command():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_written_defaults_are_values_of_their_setting(command):
     for row in settings_of(command):
-        default = row.defaults[command]
+        default = row.default_of(command)
         if default is not REQUIRED and not isinstance(default, Derived):
             row.kind.parse(default)
 
