@@ -99,7 +99,7 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
 
 #: The rooms that all parts of the scaler may import.
 BELOW_PARTS: Final = frozenset(
-    {"cluster", "decisions", "reasons", "reports", "settings", "workloads"}
+    {"cluster", "decisions", "reasons", "reports", "settings", "wakers", "workloads"}
 )
 #: The rooms of the scaler that each room of it may import at run time, except itself. A module of
 #: ``activator/scale/`` is a room of its own.
@@ -112,8 +112,9 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "http_server": frozenset(),
     "election": frozenset({"cluster"}),
     "settings": frozenset({"reports"}),
-    "workloads": frozenset({"cluster", "reasons", "reports"}),
-    "decisions": frozenset({"cluster", "families", "reasons", "reports", "workloads"}),
+    "wakers": frozenset({"reasons"}),
+    "workloads": frozenset({"cluster", "reasons", "reports", "wakers"}),
+    "decisions": frozenset({"cluster", "families", "reasons", "reports", "wakers", "workloads"}),
     "board": frozenset({"decisions", "part", "reports"}),
     "admin": BELOW_PARTS | {"election", "families"},
     "part": BELOW_PARTS,
@@ -122,17 +123,26 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "keda": BELOW_PARTS | {"http_server", "part", "board"},
     "external_metrics": BELOW_PARTS | {"http_server", "part", "board"},
     "owners": BELOW_PARTS | {"keda", "part"},
+    "asleep": BELOW_PARTS | {"part"},
+    "startup": BELOW_PARTS | {"part"},
     "scaler": BELOW_PARTS
     | {"admin", "election", "events", "external_metrics", "keda", "http_server", "owners", "part"}
-    | {"takeover"},
-    "app": frozenset({"http_server", "scaler", "settings"}),
+    | {"asleep", "startup", "takeover"},
+    "wake_all": BELOW_PARTS | {"asleep", "owners", "part", "scaler", "takeover"},
+    "app": frozenset({"http_server", "scaler", "settings", "wake_all"}),
 }
 
 #: Packages outside the standard library: the only files that may import each, and the reason.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
-        frozenset({"activator/discovery/api_server.py", "activator/scale/keda/polling.py"}),
-        "kubernetes_asyncio needs it, and the scaler polls with it; expensive to import",
+        frozenset(
+            {
+                "activator/discovery/api_server.py",
+                "activator/scale/keda/polling.py",
+                "activator/scale/wakers/http.py",
+            }
+        ),
+        "kubernetes_asyncio needs it, and the scaler sends calls by it; expensive to import",
     ),
     "anyio": (
         frozenset({"activator/admin/application.py"}),

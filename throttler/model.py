@@ -302,6 +302,7 @@ class Revision:
         behind_queue_proxy: whether queue-proxy receives the requests of a pod. If not, no rule
             about its probes, its responses and Knative's network settings applies.
         tls: whether pods without queue-proxy serve TLS; certificates are not verified.
+        asleep: whether its workload sleeps, so that no pod may get a request or a probe.
     """
 
     id: RevisionID
@@ -320,6 +321,7 @@ class Revision:
     policies: Policies = NO_POLICIES
     behind_queue_proxy: bool = True
     tls: bool = False
+    asleep: bool = False
 
     @property
     def whole_timeout(self) -> float:
@@ -434,6 +436,8 @@ _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 #: Pods without queue-proxy. The ClusterIP may lead back to the activator.
 _PLAIN: Final = Reach(pods=True, service=False, trusted=False)
 _PLAIN_TRUSTED: Final = _PLAIN._replace(trusted=True)
+#: Pods whose workload sleeps, also if Kubernetes lists them as ready.
+_ASLEEP: Final = Reach(pods=False, service=False, trusted=False)
 
 #: By mode, and by whether pods are addressable in spite of the mesh. Each request to an addressable
 #: pod names its Service in a header field, so the ClusterIP is not needed.
@@ -455,6 +459,8 @@ def reach_of(revision: Revision, knative: Reach) -> Reach:
     """
     if revision.behind_queue_proxy:
         return knative
+    if revision.asleep:
+        return _ASLEEP
     return _PLAIN_TRUSTED if revision.readiness is ReadinessRule.NO_PROBE else _PLAIN
 
 

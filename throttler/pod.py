@@ -252,7 +252,7 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_P, PodEvent.CONNECT_FAILED): Transition(_P),
     (_P, PodEvent.EJECTED): Transition(_P),
     (_P, PodEvent.TRUSTED): Transition(_H),
-    (_P, PodEvent.BYPASSED): Transition(_P),
+    (_P, PodEvent.BYPASSED): Transition(_P, new_epoch=True),
     (_H, PodEvent.LISTED): Transition(_H),
     (_H, PodEvent.DELISTED): Transition(_D),
     (_H, PodEvent.BECAME_NOT_READY): Transition(_P, new_epoch=True),

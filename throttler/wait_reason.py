@@ -42,7 +42,7 @@ def waiting_reason(
 
     Arguments:
         autoscaler_lost: whether an autoscaler is configured but not connected. It matters only
-            while Kubernetes lists no pod.
+            while Kubernetes lists no pod, or while the pods sleep.
     """
     pods = [pod for pod in throttler.backends.pods.values() if pod.state is not _DRAINING]
     if not pods:
@@ -57,6 +57,9 @@ def waiting_reason(
         if throttler.backends.misnamed:  # only objects written by hand have this fault
             return Reason.NO_ENDPOINTS, _misnamed(throttler)
         return (_LOST[throttler.revision.id.kind] if autoscaler_lost else Reason.NO_ENDPOINTS), ""
+    if throttler.revision.asleep:
+        lost = "the activator cannot reach `activator scale`, which wakes them"
+        return Reason.PODS_ASLEEP, lost if autoscaler_lost else ""
     service = throttler.backends.service.tracker
     if service is not None and service.in_use:
         return Reason.AT_CAPACITY, _load_of(service)

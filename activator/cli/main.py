@@ -290,9 +290,16 @@ Exit status:
     0  ended by SIGTERM or Ctrl-C; the Lease is released
     1  could not start or continue, see the last log line; or ended by a second signal
     2  a setting is wrong or missing; the errors list all of them
+    With --wake-all: 0 if all workloads are awake, 1 if not
 """,
+    click.Option(
+        ["--wake-all"],
+        is_flag=True,
+        help="Wake the workloads of all Services, print their names, and end: before the scaler is "
+        "removed. No other scaler may run.",
+    ),
 )
-def scale(settings: ScaleSettings) -> int:
+def scale(settings: ScaleSettings, wake_all: bool) -> int:
     """Scale workloads from zero and back, without Knative.
 
     A Service opts in with the annotation activator.dev/enabled: "true". `activator run` queues its
@@ -323,7 +330,7 @@ def scale(settings: ScaleSettings) -> int:
     """
     from activator.scale.app import main as run_scaler
 
-    return run_scaler(settings)
+    return run_scaler(settings, wakes_all=wake_all)
 
 
 # -- the commands that query a running activator

@@ -154,8 +154,10 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
     Arguments:
         wrong: why no pod can get its requests; empty if pods can.
     """
+    failed = one.whole("failedStarts", default=0)
+    failures = f", {failed} failed start{'s' * (failed > 1)}" if failed else ""
     if wrong and not any(pod.flag("usable") for pod in pods):
-        return wrong
+        return wrong + failures
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
@@ -168,11 +170,10 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
         return "serving"
     if out := _out(pods):
         return f"{out} (no request waits)"
-    failed = one.whole("failedStarts", default=0)
     forecast = one.node("forecast")
     starts = pods or (forecast is not None and "startingSeconds" in forecast)
     state = "starting" if starts else "scaled-to-zero"
-    return f"{state}, {failed} failed start{'s' * (failed > 1)}" if failed else state
+    return state + failures
 
 
 #: Rules that keep a failing pod from use, with the reason to wait of each.

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
-from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope
-from activator.discovery.endpoints import IpFamily
+from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope, claim_of
 from activator.discovery.source import Sink
 from activator.keda import objects
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject, Target
@@ -28,9 +27,7 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
-from activator.plain.revisions import endpoints_of
-from activator.plain.route_table import RouteClaim, RouteTable
-from activator.plain.slices import Slice, join
+from activator.plain.slices import Slice
 from activator.plain.workloads import Index
 from throttler.model import (
     AppProtocol,
@@ -103,14 +100,12 @@ class KedaDialect(JoiningDialect):
 
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
-        self._ipv6 = scope.family is IpFamily.IPV6
         self._known: dict[RevisionID, _Known] = {}
         # The route objects that name a Service or a ConfigMap.
         self._users: Index[ObjectKey, RevisionID] = Index()
         # Of a Service its ports; of a ConfigMap its bodies.
         self._named: dict[ObjectKey, Any] = {}
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice]] = {}
-        self._rules: RouteTable[RevisionID] = RouteTable()
 
     # -- objects ------------------------------------------------------------------------------
 
@@ -166,7 +161,7 @@ class KedaDialect(JoiningDialect):
         if found is None:
             for kind in known.passed:
                 self._sink.delete_revision(id_._replace(kind=kind))
-            self._claim(id_, known, _NO_ROUTE)
+            self._claim(self._rules, id_, known.route, _NO_ROUTE)
             self.reports.put(id_, "", ())
             del self._known[id_]
             return
@@ -192,21 +187,16 @@ class KedaDialect(JoiningDialect):
                 del known.passed[kind]
         route = route_of(found)
         if known.route != route:
-            self._claim(id_, known, route)
+            self._claim(self._rules, id_, known.route, route)
             self._sink.set_route(id_, route)
             known.route = route
         taken = {
             key: f"{owner.kind} {other}"
-            for key, other in self._rules.conflicts(_claim_of(id_, route)).items()
+            for key, other in self._rules.conflicts(claim_of(id_, route.created)).items()
             if (winner := self._rules.winner(key)) and (owner := self._known[winner].in_force)
         }
         found_problems += problems.of_routes(taken)
         self.reports.put(id_, found.kind, found_problems)
-
-    def _claim(self, id_: RevisionID, known: _Known, route: ServiceRoute) -> None:
-        """Replace the rules of a route object; publish others again if that decides theirs."""
-        claims = _claim_of(id_, known.route), _claim_of(id_, route)
-        self._changed.update(dict.fromkeys(self._rules.exchange(*claims, route.rules, id_)))
 
     def _pass(
         self, id_: RevisionID, passed: _Passed, found: RouteObject, target: Target, bodies: Bodies
@@ -225,10 +215,7 @@ class KedaDialect(JoiningDialect):
             found_problems = [ServiceProblem(reason, f"{problem}, so requests wait")]
         else:
             listed = self._slices.get(service, {}).values()
-            pods = join(listed, port.name, ipv6=self._ipv6)
-            has_own = any(self._scope.own.has_port(each.ports.get(port.name, 0)) for each in listed)
-            own = self._scope.own.among(pods) if has_own else {}
-            endpoints = endpoints_of(pods, port, own)
+            endpoints, own = self._behind(port, listed)
             found_problems = [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
         if passed.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
@@ -254,10 +241,6 @@ class KedaDialect(JoiningDialect):
         "EndpointSlice": ObjectKind("discovery.k8s.io", _of_namespace(slices.parse), put_slice),
         "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
     }
-
-
-def _claim_of(id_: RevisionID, route: ServiceRoute) -> RouteClaim:
-    return RouteClaim(route.created, str(id_), is_service=False)
 
 
 def _uses(found: RouteObject | None, namespace: str) -> frozenset[ObjectKey]:

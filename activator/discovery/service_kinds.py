@@ -7,12 +7,11 @@ Must not know where objects come from, nor which of them are in force.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
-from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope
-from activator.discovery.endpoints import IpFamily
+from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope, claim_of
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
@@ -21,10 +20,10 @@ from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import problems, service, slices, workloads
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.problems import ServiceProblem
-from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
-from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, names_of_others
+from activator.plain.revisions import revision_id, revision_of, route_of
+from activator.plain.route_table import RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
-from activator.plain.slices import Allotment, Condition, Slice, join
+from activator.plain.slices import Allotment, Condition, Slice
 from activator.plain.workloads import Matches, PlainWorkload, known_target
 from throttler.model import (
     AppProtocol,
@@ -132,14 +131,12 @@ class ServicesDialect(JoiningDialect):
 
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
-        self._ipv6 = scope.family is IpFamily.IPV6
         peers = scope.activators
         self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
         self._activators: Mapping[str, str] = {}  # the zone of each
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
         self._matches: Matches[RevisionID] = Matches()
-        self._rules: RouteTable[RevisionID] = RouteTable()
         # A port is as a host: of two Services that claim one, the older has it.
         self._ports: RouteTable[RevisionID] = RouteTable()
         self._reads_workloads = True
@@ -173,7 +170,7 @@ class ServicesDialect(JoiningDialect):
     def _resolved(self, known: _Known) -> PlainService | None:
         return None if known.service is None else self._fronts.resolve(known.service)
 
-    def _slices(self, known: _Known) -> Iterable[Slice]:
+    def _slices(self, known: _Known) -> Collection[Slice]:
         """Return the slices that list the pods of a Service."""
         if known.pods is not None:
             known = self._known.get(known.pods, _Known())
@@ -247,20 +244,11 @@ class ServicesDialect(JoiningDialect):
         if known.port is None or known.joined == (known.port, known.pods):
             return
         slices = self._slices(known)
-        pods = join(slices, known.port.name, ipv6=self._ipv6)
-        known.own = self._own_addresses(slices, known.port, pods)
-        endpoints = endpoints_of(pods, known.port, known.own)
+        endpoints, known.own = self._behind(known.port, slices)
         if known.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             known.endpoints = endpoints
         known.joined = known.port, known.pods
-
-    def _own_addresses(
-        self, slices: Iterable[Slice], port: BufferedPort, pods: Iterable[str]
-    ) -> Mapping[str, str]:
-        """Return the addresses that lead back to this process, with the setting of each port."""
-        numbers = {each.ports.get(port.name, 0) for each in slices}
-        return self._scope.own.among(pods) if any(map(self._scope.own.has_port, numbers)) else {}
 
     def _find_activators(self) -> None:
         """Find the activators in the slices of their own Service; they share all pods.
@@ -307,20 +295,6 @@ class ServicesDialect(JoiningDialect):
         )
         self._claim(self._ports, id_, old, new)
 
-    def _claim(
-        self,
-        table: RouteTable[RevisionID],
-        id_: RevisionID,
-        old: ServiceRoute,
-        new: ServiceRoute,
-    ) -> None:
-        """Replace the rules that a Service claims; publish others again if that decides theirs."""
-        if old[:2] == new[:2]:
-            return
-        name = str(id_)
-        claims = RouteClaim(old.created, name), RouteClaim(new.created, name)
-        self._changed.update(dict.fromkeys(table.exchange(*claims, new.rules, id_)))
-
     # -- problems -----------------------------------------------------------------------------
 
     def settled(self, unread: Collection[str]) -> None:
@@ -349,11 +323,11 @@ class ServicesDialect(JoiningDialect):
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
-        conflicts = self._rules.conflicts(RouteClaim(service.created, str(id_)))
+        conflicts = self._rules.conflicts(claim_of(id_, service.created))
         others = names_of_others(service.asks.hosts, str(id_), self._scope.cluster_domain)
         yield from problems.of_hosts(conflicts, others)
         allotted = known.allotted.created if known.allotted else ""
-        yield from problems.of_ports(self._ports.conflicts(RouteClaim(allotted, str(id_))))
+        yield from problems.of_ports(self._ports.conflicts(claim_of(id_, allotted)))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
         if self._peers is not None and not self._activators and service.asks.container_concurrency:

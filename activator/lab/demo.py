@@ -87,12 +87,14 @@ class DemoService:
         container_concurrency: requests that one pod may have at a time; 0 is no limit.
         start_after: seconds from a pod's start to its listening.
         idle: seconds without requests before the service scales to zero.
+        is_parked: whether its pod is parked then, instead of ended.
     """
 
     name: str
     container_concurrency: int = 0
     start_after: float = 1.5
     idle: float = 15.0
+    is_parked: bool = False
 
 
 class DemoEvent(NamedTuple):
@@ -101,7 +103,7 @@ class DemoEvent(NamedTuple):
     Attributes:
         kind: one of queued, scaled, started, listening, listed, switched, probe passed,
             probe failed, ready, not ready, killing, restarted, responded, draining, stopped,
-            ended by itself.
+            parked, continues, ended by itself.
         pod: the pod's name; empty for an event of the service.
     """
 
@@ -186,8 +188,8 @@ REVISIONS = (
     DemoService("slow", container_concurrency=2, start_after=2.5),
 )
 
-#: A Deployment with a Service, without Knative.
-PLAIN = DemoService("web")
+#: Deployments with a Service, without Knative.
+PLAIN = (DemoService("web"), DemoService("parked", is_parked=True))
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
 RESTART_AFTER: Final = 1.0
@@ -207,14 +209,14 @@ class Demo:
         self,
         services: Iterable[DemoService] = REVISIONS,
         *,
-        plain: DemoService = PLAIN,
+        plain: Iterable[DemoService] = PLAIN,
         addresses: AddressPool | None = None,
     ) -> None:
         """Create the manifests folder.
 
         Arguments:
             services: the services with a revision of Knative.
-            plain: the service without Knative.
+            plain: the services without Knative.
 
         Raises:
             OSError: the folder for temporary files is full or not writable.
@@ -222,7 +224,7 @@ class Demo:
         self.manifests = Path(tempfile.mkdtemp(prefix="activator-demo-"))
         self.kubeconfig = Path()
         self._services = {each.name: each for each in services}
-        self._plain = plain
+        self._plain = {each.name: each for each in plain}
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
@@ -254,12 +256,12 @@ class Demo:
         """
         if found := self._autoscalers.get(name):
             found.waits(reason)
-        elif name != (NAMESPACE, self._plain.name):
+        elif name[0] != NAMESPACE or name[1] not in self._plain:
             return
-        elif not any(_service_of(pod) == self._plain.name for pod in self._cluster.pods):
-            self._happened("queued")
+        elif not any(_service_of(pod) == name[1] for pod in self._cluster.pods):
+            self._happened("queued", deployment=name[1])
         elif reason != "at-capacity":
-            self._happened("queued", reason=reason)
+            self._happened("queued", deployment=name[1], reason=reason)
 
     @property
     def scaler_admin(self) -> str:
@@ -335,17 +337,22 @@ class Demo:
             raise OSError(str(error)) from None
 
     def _create_plain(self) -> None:
-        shown = self._plain
-        options = [f"--start-after={shown.start_after:g}"]
-        made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
-        self._cluster.create(DEPLOYMENTS, made)
-        annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
-        self._cluster.create(SERVICES, objects.service(shown.name, annotations=annotations))
+        for shown in self._plain.values():
+            options = [f"--start-after={shown.start_after:g}"]
+            made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
+            annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
+            if shown.is_parked:
+                annotations["waker"] = "resize"
+                made["spec"]["template"]["spec"]["containers"][0]["resources"] = objects.CPU
+            self._cluster.create(DEPLOYMENTS, made)
+            self._cluster.create(SERVICES, objects.service(shown.name, annotations=annotations))
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         at = float(details.pop("at", time.monotonic()))
-        shown = self._services.get(_service_of(pod), self._plain)
-        self._tell(DemoEvent(at, shown, kind, pod, details))
+        name = _service_of(pod) or details.get("deployment", "")
+        shown = self._services.get(name) or self._plain.get(name)
+        if shown is not None:
+            self._tell(DemoEvent(at, shown, kind, pod, details))
 
     def _tell(self, event: DemoEvent) -> None:
         for line in self._narrator.lines(event, datetime.now()):
@@ -383,6 +390,8 @@ _LINES: Final = {
     "not ready": "pod {pod} is no longer ready for Kubernetes",
     "draining": "pod {pod} stops: it finishes its requests",
     "stopped": "pod {pod} stopped",
+    "parked": "pod {pod} is parked: it keeps its memory, and gives its CPU away",
+    "continues": "pod {pod} has its CPU back",
     "ended by itself": "pod {pod} ended by itself, status {status}",
 }
 
@@ -460,8 +469,8 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
     explain = f"{own_command()} explain"
     return [
         "",
-        "Three services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
-        "and web, a Deployment with a Service, which needs no Knative.",
+        "Four services are scaled to zero: hello; slow, whose pods take 2 requests at a time; web,",
+        "a Deployment with a Service, which needs no Knative; and parked, whose pod stays.",
         "In another terminal, try:",
         "",
         "  # the request waits while a pod starts; a second request gets its response at once",
@@ -476,6 +485,10 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         f"  {explain} web --admin-url http://{admin} --scaler-admin-url http://{scaler}",
         f"  curl http://{scaler}/api/v1/services    # what the scaler knows, as JSON",
         f"  kubectl --kubeconfig {kubeconfig} get deployments,pods,endpointslices",
+        "",
+        "  # the pod of parked is stopped 15 s after its last request, in place of its end: send a",
+        "  # second request after the line 'pod parked-1 is parked', and compare the times",
+        f"  {web.replace('web', 'parked')}/",
         "",
         "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
         "  # then make the pod not ready, and send a request, which waits",

@@ -28,7 +28,7 @@ from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import PATIENCE, POLL_PERIOD, AppHandle, Overdue, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.objects import TCP_PROBE, deployment, revision, service
+from activator.lab.objects import CPU, TCP_PROBE, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
 
 Object = dict[str, Any]
@@ -274,8 +274,10 @@ class Environment:
         handle = AppHandle(self, name, switches, is_plain=True)
         self.apps.append(handle)
         made = deployment(name, replicas=replicas, probe=probe or TCP_PROBE, arguments=arguments)
-        self.cluster.create(DEPLOYMENTS, made)
         asked = {"enabled": "true", **(annotations or {})}
+        if "waker" in asked:
+            made["spec"]["template"]["spec"]["containers"][0]["resources"] = CPU
+        self.cluster.create(DEPLOYMENTS, made)
         found = service(name, annotations=asked)
         if front := asked.get("pods-service"):
             handle.pods_service = front

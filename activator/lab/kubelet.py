@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from asyncio import Task, TaskGroup
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -135,6 +136,7 @@ class PodProcess:
     Attributes:
         ready: kubelet's last result; Endpoints lists the pod accordingly.
         restarts: how often kubelet has restarted a container.
+        is_parked: whether the process is stopped, as one with very little CPU.
     """
 
     def __init__(
@@ -156,6 +158,7 @@ class PodProcess:
         self.ready = False
         self.stopping = False
         self.restarts = 0
+        self.is_parked = False
         self._tell = tell
         self._probes = probes
         self._failed = 0
@@ -174,6 +177,7 @@ class PodProcess:
         It is not ready from now on, unless its probes go on while it terminates.
         """
         self.stopping = True
+        self.park(False)  # a stopped process does not see SIGTERM
         self.ready = self.ready and self._probes.while_terminating
         self._stop.set()
         if self._comes_back is not None:
@@ -184,6 +188,14 @@ class PodProcess:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
+
+    def park(self, is_parked: bool) -> None:
+        """Stop the process, or let it continue; nothing happens if it does already."""
+        if self._process is not None and is_parked != self.is_parked:
+            self.is_parked = is_parked
+            self._tell(self, "parked" if is_parked else "continues")
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGSTOP if is_parked else signal.SIGCONT)
 
     def pause(self, step: KubeletStep) -> None:
         """Delay kubelet's next step of that kind until `resume`."""
@@ -422,6 +434,8 @@ class ToyNode:
             change.new is None or "deletionTimestamp" in change.new["metadata"]
         ):
             known.stop()
+        elif known is not None and change.new is not None:
+            known.park(_is_parked(change.new))
 
     def _start(self, found: Object) -> None:
         metadata, place = found["metadata"], self._addresses.take()
@@ -490,6 +504,12 @@ def options_of(pod: Object, place: PodPlace) -> PodOptions:
         plain=not revision_of(pod),
         report_requests=True,
     )
+
+
+def _is_parked(pod: Object) -> bool:
+    """Return whether the container of a pod has at most 10 thousandths of a CPU."""
+    limit = (pod["spec"]["containers"][0].get("resources") or {}).get("limits", {}).get("cpu", "")
+    return bool(limit.endswith("m")) and int(limit[:-1]) <= 10
 
 
 def probes_of(pod: Object, pace: float) -> Probes:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 Object = dict[str, Any]
@@ -177,6 +177,10 @@ REVISION = "serving.knative.dev/revision"
 HTTP_PROBE: Object = {"httpGet": {"path": "/healthz", "port": PORT}}
 #: A readiness probe that only connects.
 TCP_PROBE: Object = {"tcpSocket": {"port": PORT}}
+
+
+#: The CPU of a container that a waker may lower.
+CPU: Final = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
 
 
 def deployment(

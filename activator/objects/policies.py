@@ -102,6 +102,9 @@ AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
 AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
 AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
 PROFILE: Final = "activator.dev/profile"
+#: A profile of Services: that of OpenAI, and how ``activator scale`` puts vLLM to sleep.
+VLLM_SLEEP: Final = "vllm-sleep"
+_PROFILES: Final = {Profile.OPENAI.value: Profile.OPENAI, VLLM_SLEEP: Profile.OPENAI}
 MODELS: Final = "activator.dev/models"
 WAIT_SECONDS: Final = "activator.dev/wait-seconds"
 _WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
@@ -302,7 +305,7 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
     AUTH_CACHE_SECONDS: _seconds(0, 3600),
     AUTH_CACHE_KEY: _headers(),
     AUTH_RESPONSE_HEADERS: _headers(),
-    PROFILE: enum_of(Profile),
+    PROFILE: words(_PROFILES),
     MODELS: _list("[ -~]+", "ids of models, as in llama-3-8b,embed", str),
     WAIT_SECONDS: _seconds(1, _DAY),
 }

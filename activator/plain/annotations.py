@@ -5,6 +5,7 @@ docs/reference.md has the table; ``python -m activator.plain.annotations`` print
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,20 +33,34 @@ from throttler.request_policies import HeaderRule
 
 _MOST: Final = 2**31 - 1
 _MOST_HOSTS: Final = 256
-_MOST_HEADERS: Final = 16
-_MOST_NAMES: Final = 32
 #: A part of a DNS name (RFC 1123 section 2.1), in lower case or not.
 _PART: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #: The name of a port, or of a Service.
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _TARGET: Final = (
-    r"(?:(?P<group>[a-z0-9][a-z0-9.-]{0,252})/(?P<version>v[a-z0-9]{1,62})/)?"
-    r"(?P<kind>[A-Za-z][A-Za-z0-9]{0,62})/(?P<name>[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
+    "(?:[a-z0-9][a-z0-9.-]{0,252}/v[a-z0-9]{1,62}/)?"
+    "[A-Za-z][A-Za-z0-9]{0,62}/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
 )
 #: The request target of an HTTP probe is visible ASCII, as kubelet sends it.
 _PROBE: Final = "(?:tcp|none|grpc):?|grpc:[A-Za-z0-9_.-]{1,253}|http:/[!-~]*"
 #: A name of a field, perhaps with one of its values.
-_FIELD: Final = r"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})[ \t]*(?:(:) *([!-~](?:[ -~]*[!-~])?)?)?"
+_FIELD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}[ \t]*(?:: *(?:[!-~](?:[ -~]*[!-~])?)?)?"
+#: The type of a condition may have a prefix, as in ``cnpg.io/hibernation``.
+_CONDITION: Final = "[A-Za-z0-9][A-Za-z0-9./_-]{0,315}=(?:True|False|Unknown)"
+_URL: Final = 'https?://[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?::[1-9][0-9]{0,4})?/[!"$-~]*'
+#: From 1m on, and below 1000.
+_CPU: Final = r"(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,2}(?:\.[0-9]{1,3})?|0\.0{0,2}[1-9][0-9]{0,2})"
+#: The smallest CPU limit of kernels, in thousandths.
+LEAST_LIMIT: Final = 10
+#: Characters of a merge patch.
+_MOST_PATCH: Final = 4096
+#: Objects and lists in it. Python reads no JSON of 1,000 levels.
+_MOST_PARTS: Final = 200
+#: What a patch of a waker must leave alone: which object it is, and who keeps it.
+_OWN: Final = ("apiVersion", "kind")
+_OWN_METADATA: Final = (
+    *("finalizers", "name", "namespace", "ownerReferences", "resourceVersion", "uid"),
+)
 
 
 class Owner(Enum):
@@ -85,6 +100,79 @@ class ReadinessPolicy(Enum):
     KUBERNETES = "kubernetes"
 
 
+class WakerName(Enum):
+    """How the workload sleeps and wakes; ``activator.scale.wakers`` has one file each."""
+
+    SCALE = "scale"
+    PATCH = "patch"
+    HTTP = "http"
+    RESIZE = "resize"
+
+
+class NamedCondition(NamedTuple):
+    """A condition of an object's status, as in ``Ready=True``."""
+
+    type: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.type}={self.status}"
+
+
+class Cpu(NamedTuple):
+    """Request and limit of a container in thousandths of a CPU; 0 for none."""
+
+    request: int
+    limit: int
+
+
+class AsleepWhen(NamedTuple):
+    """What the JSON object of a response has while its server sleeps; ``value`` is JSON."""
+
+    member: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakerWords:
+    """The words of a waker.
+
+    Attributes:
+        name: which waker; None for the one of the target's kind.
+        sleep_patch, wake_patch: merge patches of the target, as JSON; empty for the kind's.
+        awake_condition: what the target must show before it counts as awake; None for nothing.
+        sleep_url, wake_url, state_url: paths of each pod, or URLs; empty for the profile's.
+        asleep_when: what ``state_url`` responds while the pods sleep; None for the profile's.
+        profile: whether the profile is ``vllm-sleep``.
+        parked_cpu: what each container of a parked pod keeps; None for the default.
+        startup_cpu: the CPU limit of pods that start, in thousandths; 0 for the template's.
+    """
+
+    name: WakerName | None = None
+    sleep_patch: str = ""
+    wake_patch: str = ""
+    awake_condition: NamedCondition | None = None
+    sleep_url: str = ""
+    wake_url: str = ""
+    state_url: str = ""
+    asleep_when: AsleepWhen | None = None
+    profile: bool = False
+    parked_cpu: Cpu | None = None
+    startup_cpu: int = 0
+
+
+class Chain(NamedTuple):
+    """The Services that wake together.
+
+    Attributes:
+        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
+        wake_from: other namespaces whose Services may wake this one.
+    """
+
+    wake_with: tuple[str, ...] = ()
+    wake_from: tuple[str, ...] = ()
+
+
 class NamedTarget(NamedTuple):
     """The object that is scaled; ``group`` and ``version`` are empty if the kind implies them."""
 
@@ -113,29 +201,57 @@ def whole(minimum: int) -> Reader[int]:
 
 
 def _target(text: str) -> NamedTarget:
-    found = re.fullmatch(_TARGET, text)
-    assert found is not None
-    return NamedTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
+    *group, kind, name = text.split("/")
+    return NamedTarget._make([*(group or ("", "")), kind, name])
 
 
 def _header(text: str) -> HeaderRule:
-    found = re.fullmatch(_FIELD, text)
-    assert found is not None
-    name, colon, value = found.groups(default="")
+    name, colon, value = map(str.strip, text.partition(":"))
     return HeaderRule(name.lower().encode(), value.encode() if colon else None)
 
 
 def _probe(text: str) -> ChosenProbe:
     kind, _, argument = text.partition(":")
-    return ChosenProbe(_KINDS[kind], argument)
+    return ChosenProbe(ProbeKind(kind), argument)
 
 
-_KINDS: Final = {
-    "tcp": ProbeKind.TCP,
-    "none": ProbeKind.NONE,
-    "http": ProbeKind.HTTP,
-    "grpc": ProbeKind.GRPC,
-}
+def _patch(text: str) -> str:
+    if text.count("{") + text.count("[") > _MOST_PARTS:
+        raise ValueError(f"more than {_MOST_PARTS} objects and lists")
+    found = json.loads(text, parse_constant=_no_constant)
+    metadata = found.get("metadata", {})
+    named = [name for name in _OWN if name in found]
+    if isinstance(metadata, dict):
+        named += [f"metadata.{name}" for name in _OWN_METADATA if name in metadata]
+    else:
+        named.append("metadata as a whole")
+    if named or not found:
+        raise ValueError(f"a patch must not change {', '.join(named)}" if named else "it is empty")
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _asleep_when(text: str) -> AsleepWhen:
+    member, _, value = map(str.strip, text.partition("="))
+    is_json = re.fullmatch(r"true|false|null|-?\d{1,15}(\.\d{1,6})?", value, re.ASCII)
+    return AsleepWhen(member, value if is_json else json.dumps(value.strip('"')))
+
+
+def _cpu(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
+
+
+def _parked_cpu(text: str) -> Cpu:
+    request, *limit = map(_cpu, text.split("/"))
+    found = Cpu(request, *(limit or [max(request, LEAST_LIMIT)]))
+    if found.request > found.limit:
+        raise ValueError("the limit is below the request")
+    return found
+
+
 SECONDS: Final = Reader(Number(0, _MOST), f"an integer from 0 to {_MOST}", float)
 #: Of requests, or of requests per second.
 CONCURRENCY: Final = Reader(
@@ -153,9 +269,7 @@ PATHS: Final = members(
     "paths, as in /api,/v2",
     lambda path: path.strip("/"),
 )
-HEADERS: Final = members(
-    Text(_FIELD), _MOST_HEADERS, "header fields, as in x-beta,x-version: 2", _header
-)
+HEADERS: Final = members(Text(_FIELD), 16, "header fields, as in x-beta,x-version: 2", _header)
 #: Times of the clock in a time zone.
 HOURS: Final = Reader(
     Members(Text(awake_hours.SPAN), awake_hours.MOST_SPANS, ";"),
@@ -167,16 +281,43 @@ TARGET: Final = Reader(
 )
 _PORT: Final = Reader(Text(_LABEL), "the name or the number of a port of the Service", str)
 _SERVICE: Final = Reader(Text(_LABEL), "the name of a Service in the same namespace", str)
+SERVICES: Final = members(
+    Text(f"(?:{_LABEL}/)?{_LABEL}"), 32, "Services, as in backend,other-namespace/cache", str
+)
+NAMESPACES: Final = members(Text(_LABEL), 32, "namespaces, separated by commas", str)
 PROBE: Final = Reader(Text(_PROBE), "http:/PATH, tcp, grpc, grpc:SERVICE or none", _probe)
-
+PATCH: Final = Reader(
+    Text(r"\{(?s:.+)\}", _MOST_PATCH),
+    f'a JSON object of at most {_MOST_PATCH} characters, as in {{"spec": {{"stop": true}}}}',
+    _patch,
+)
+CONDITION: Final = Reader(
+    Text(_CONDITION),
+    "TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown",
+    lambda text: NamedCondition(*text.split("=")),
+)
+URL: Final = Reader(
+    Text(f"/[!-~]*|{_URL}"), "a path of the pods, as in /sleep, or http://SERVICE[:PORT]/PATH", str
+)
+ASLEEP_WHEN: Final = Reader(
+    Text(r"[A-Za-z0-9_.-]{1,63}[ \t]*=(?s:.+)"),
+    "MEMBER = VALUE of a JSON object, as in is_sleeping = true",
+    _asleep_when,
+)
+CPU: Final = Reader(Text(_CPU), "CPU below 1000, as in 500m or 2", _cpu)
+PARKED_CPU: Final = Reader(
+    Text(f"{_CPU}(?:/{_CPU})?"), "REQUEST or REQUEST/LIMIT, as in 1m/10m", _parked_cpu
+)
 
 PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 ENABLES: Final = switch()
 
-_SCALE: Final = "scale."
-#: Annotations whose default may be another workload or port than the one that is meant.
-_ESSENTIAL: Final = ("target", "port", "pods-service")
+#: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
+#: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
+ASLEEP: Final = f"{PREFIX}asleep"
+
+_SCALE, _WAKER, _CHAIN = "scale.", "waker.", "chain."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -186,7 +327,8 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; that of its ``scale`` behind ``scale.``.
+        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker`` or
+            ``chain`` with that prefix.
         read: reads the value, and has the expression of the admission policy.
         values, default, meaning: for people.
     """
@@ -207,7 +349,48 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     "target": AnnotationRow(
         *("target", TARGET, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
-        "The object that is scaled. It has a `scale` subresource.",
+        "The object that is scaled. With the waker `scale` it has a `scale` subresource.",
+    ),
+    "waker": AnnotationRow(
+        *("waker.name", enum_of(WakerName), _words(WakerName), "that of the target's kind"),
+        "How the workload sleeps and wakes, see [anything can sleep](how-to/wakers.md).",
+    ),
+    "sleep-patch": AnnotationRow(
+        *("waker.sleep_patch", PATCH, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that puts the target to sleep.",
+    ),
+    "wake-patch": AnnotationRow(
+        *("waker.wake_patch", PATCH, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that wakes the target.",
+    ),
+    "awake-condition": AnnotationRow(
+        *("waker.awake_condition", CONDITION, "`TYPE=STATUS`", ""),
+        "With waker `patch`: the condition without which the target is not awake yet.",
+    ),
+    "parked-cpu": AnnotationRow(
+        *("waker.parked_cpu", PARKED_CPU, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
+        "With waker `resize`: what each container of a parked pod keeps, at most.",
+    ),
+    "startup-cpu": AnnotationRow(
+        *("waker.startup_cpu", CPU, "CPU, as in `2` or `500m`", ""),
+        "The CPU limit of a container until its pod is ready, where it has a smaller one.",
+    ),
+    "sleep-url": AnnotationRow(
+        *("waker.sleep_url", URL, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
+        "that of the profile",
+        "With waker `http`: the scaler sends a POST there, to put the pods to sleep.",
+    ),
+    "wake-url": AnnotationRow(
+        *("waker.wake_url", URL, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: the scaler sends a POST there, to wake the pods.",
+    ),
+    "state-url": AnnotationRow(
+        *("waker.state_url", URL, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: a GET there responds with a JSON object.",
+    ),
+    "asleep-when": AnnotationRow(
+        *("waker.asleep_when", ASLEEP_WHEN, "`MEMBER = VALUE`", "that of the profile"),
+        "With waker `http`: what that object has while the pods sleep, as in `is_sleeping = true`.",
     ),
     "hosts": AnnotationRow(
         *("hosts", HOSTS, "DNS names, separated by commas; `*.` may come first", ""),
@@ -274,12 +457,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "Replicas that the workload never exceeds; 0 for no limit.",
     ),
     "target-concurrency": AnnotationRow(
-        *(
-            "scale.target",
-            CONCURRENCY,
-            "number from 0.01",
-            "container-concurrency, else `100`",
-        ),
+        *("scale.target", CONCURRENCY, "number from 0.01", "container-concurrency, else `100`"),
         "Concurrent requests that one pod is meant for.",
     ),
     "target-rate": AnnotationRow(
@@ -302,27 +480,12 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "Europe/Berlin`. Without a time zone: UTC. Not with owner `none`.",
     ),
     "wake-with": AnnotationRow(
-        *(
-            "wake_with",
-            members(
-                Text(f"(?:{_LABEL}/)?{_LABEL}"),
-                _MOST_NAMES,
-                "Services, as in backend,other-namespace/cache",
-                str,
-            ),
-            "`NAME` or `NAMESPACE/NAME`, separated by commas",
-            "",
-        ),
+        *("chain.wake_with", SERVICES, "`NAME` or `NAMESPACE/NAME`, separated by commas", ""),
         "Services that a request to this sleeping one wakes, too. One of another namespace must "
         "allow it by `wake-from`.",
     ),
     "wake-from": AnnotationRow(
-        *(
-            "wake_from",
-            members(Text(_LABEL), _MOST_NAMES, "namespaces, separated by commas", str),
-            "namespaces, separated by commas",
-            "",
-        ),
+        *("chain.wake_from", NAMESPACES, "namespaces, separated by commas", ""),
         "Other namespaces whose Services may name this one in `wake-with`.",
     ),
     "dry-run": AnnotationRow(
@@ -336,6 +499,19 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     ),
 }
 
+#: The annotations that say how a workload sleeps and wakes; the asleep mark keeps them.
+WAKER_WORDS: Final = (
+    "target",
+    *(
+        name
+        for name, row in TABLE.items()
+        if row.attribute.startswith(_WAKER) and name != "startup-cpu"  # of pods that are awake
+    ),
+    policies.PROFILE.removeprefix(PREFIX),
+)
+#: Annotations whose default may be another workload, act or port than the one that is meant.
+_ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service")
+
 #: The reader of each annotation of a Service, by its full name.
 READERS: Final[Mapping[str, Reader[Any]]] = {
     ENABLED: ENABLES,
@@ -343,7 +519,7 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
     **policies.READERS,
 }
 #: The annotations that some module reads.
-KNOWN: Final = tuple(READERS)
+KNOWN: Final = (ASLEEP, *READERS)
 
 _MOST_SCALE, _LEAST_SCALE = f"{PREFIX}max-scale", f"{PREFIX}min-scale"
 _LIMIT: Final = "0 or at least min-scale, which is "
@@ -379,8 +555,8 @@ class Annotations:
         pods_service: with route ``front``: the Service whose selector finds the pods.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
-        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
-        wake_from: other namespaces whose Services may wake this one.
+        waker: how the workload sleeps and wakes.
+        chain: which Services wake together.
         awake: when the workload has a replica also without a request.
         dry_run: whether nothing is put to sleep, and only counted.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
@@ -401,8 +577,8 @@ class Annotations:
     pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
-    wake_with: tuple[str, ...] = ()
-    wake_from: tuple[str, ...] = ()
+    waker: WakerWords = WakerWords()
+    chain: Chain = Chain()  # noqa: RUF009  # immutable, so all may share it
     awake: awake_hours.AwakeHours = awake_hours.NEVER
     dry_run: bool = False
     policies: Policies = NO_POLICIES
@@ -446,9 +622,8 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
         is not None
     }
-    scale = {
-        name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
-    }
+    scale, waker = _within(_SCALE, found), _within(_WAKER, found)
+    chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -461,7 +636,23 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
+    profile = str(annotations.at(policies.PROFILE).value).strip()
+    return Annotations(
+        **found,
+        scale=ScaleRules(**scale),
+        waker=WakerWords(**waker, profile=profile == policies.VLLM_SLEEP),
+        chain=chain,
+        policies=chosen,
+    )
+
+
+def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Remove and return the values of one attribute's own attributes."""
+    return {
+        name.removeprefix(prefix): found.pop(name)
+        for name in list(found)
+        if name.startswith(prefix)
+    }
 
 
 def reference() -> str:

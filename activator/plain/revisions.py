@@ -174,6 +174,7 @@ def revision_of(
         policies=asks.policies,
         behind_queue_proxy=False,
         tls=port.tls,
+        asleep=bool(service.mark),
     )
 
 

@@ -6,6 +6,7 @@ problems are warnings. Source: ServiceSpec in the Kubernetes API reference.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,7 +14,16 @@ from typing import Final, NamedTuple, final
 
 from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
-from activator.plain.annotations import KNOWN, PREFIX, Annotations, Route, is_enabled
+from activator.plain.annotations import (
+    ASLEEP,
+    KNOWN,
+    PREFIX,
+    WAKER_WORDS,
+    Annotations,
+    Owner,
+    Route,
+    is_enabled,
+)
 from activator.plain.annotations import read as read_annotations
 from activator.plain.workloads import Index
 from throttler.model import AppProtocol
@@ -21,6 +31,7 @@ from throttler.model import AppProtocol
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
 PODS_SERVICE: Final = f"{PREFIX}pods-service"
+_WORDS: Final = frozenset(PREFIX + name for name in WAKER_WORDS)
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
 
 #: Names of ports that the activator takes by itself, in this order.
@@ -82,6 +93,9 @@ class PlainService:
         warnings: sentences about what will not work as expected.
         local: the field that has traffic policy ``Local``; empty for none.
         selects_beside: whether it has route ``front`` and a selector of its own.
+        words: the annotations that say how its workload sleeps and wakes, as JSON.
+        mark: the asleep mark: such words, by which the workload sleeps; empty for none.
+        leaving: whether its workload must wake, so that the mark can go.
         is_good: whether it has no safe default for a wrong annotation or field.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
@@ -101,6 +115,9 @@ class PlainService:
     local: str = ""
     refusal: Refusal | None = None
     selects_beside: bool = False
+    words: str = "{}"
+    mark: str = ""
+    leaving: bool = False
 
     @property
     def is_front(self) -> bool:
@@ -111,6 +128,53 @@ class PlainService:
     def pods(self) -> ObjectKey:
         """The Service whose slices list its pods."""
         return self.key._replace(name=self.asks.pods_service) if self.is_front else self.key
+
+
+_LEAVING: Final = (
+    f"the workload sleeps by other annotations, which are in {ASLEEP}: it wakes by them first"
+)
+
+
+def awake(service: PlainService) -> PlainService:
+    """Return a Service whose workload must wake, and stay awake, by the rules of the scaler."""
+    asks = service.asks
+    rules = replace(asks.scale, min_scale=max(asks.scale.min_scale, 1))
+    asks = replace(asks, owner=Owner.SELF, scale=rules)
+    return replace(service, asks=asks, leaving=True, refused="", refusal=None)
+
+
+def leaving(obj: object, found: PlainService | None) -> PlainService | None:
+    """Return a Service with an asleep mark that its annotations do not explain.
+
+    Arguments:
+        found: as the annotations have it; None if it does not opt in, or if they are wrong.
+
+    Returns:
+        The Service as its mark has it, so that the workload wakes; None for a Service without a
+        mark, with the mark of its annotations, or with a mark that cannot be read.
+    """
+    service = root(obj, "Service")
+    annotations = service["metadata"]["annotations"]
+    try:
+        words = annotations.at(ASLEEP).text()
+        given = json.loads(words) if words else None
+        if not isinstance(given, dict) or (
+            found is not None and not found.refused and found.words == words
+        ):
+            return None
+        others = {str(name): each for name, each in annotations.mapping().items()}
+        kept = {name: each for name, each in others.items() if name not in _WORDS}
+        kept |= {f"{PREFIX}{name}": each for name, each in given.items()}
+        metadata = {**service["metadata"].mapping(), "annotations": kept}
+        problems = Problems()
+        asks = read_annotations(Field(metadata, service.subject, "metadata"), problems)
+        if not problems.is_usable:
+            return None
+        as_marked = {**service.mapping(), "metadata": metadata}
+        parsed = awake(_parse(as_marked, replace(asks, port="")))
+        return replace(parsed, warnings=(*parsed.warnings, _LEAVING))
+    except (ManifestError, ValueError):
+        return None
 
 
 def parse(obj: object) -> PlainService | None:
@@ -162,7 +226,15 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         local=_local(spec),
         refusal=refusal,
         selects_beside=is_front and bool(selector.mapping()),
+        words=_words(metadata["annotations"]),
+        mark=metadata["annotations"].at(ASLEEP).text(),
     )
+
+
+def _words(annotations: Field) -> str:
+    given = {name: annotations.at(f"{PREFIX}{name}").text() for name in WAKER_WORDS}
+    found = {name: text for name, text in given.items() if text}
+    return json.dumps(found, separators=(",", ":")) if found else "{}"
 
 
 def _local(spec: Field) -> str:

@@ -56,6 +56,7 @@ _CONSEQUENCES: Final[Mapping[tuple[PodDecision, PodRule], str]] = {
     ): "requests go to it once the pods of the own share are full",
     (PodDecision.WAIT, PodRule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
     (PodDecision.WAIT, PodRule.PROBE_FAILED): _NOT_UNTIL_PROBED,
+    (PodDecision.WAIT, PodRule.WORKLOAD_SLEEPS): "no request goes to it until its workload wakes",
     (PodDecision.WAIT, PodRule.ANSWERED_BADLY): "it is ejected until it passes a probe",
     (PodDecision.LEAVE, PodRule.BEYOND_SHARE): "it is in the share of another activator",
     (PodDecision.LEAVE, PodRule.MESH): "no request goes to it while mesh mode is enabled",

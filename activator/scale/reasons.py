@@ -108,6 +108,25 @@ class ScaleReason(StrEnum):
         "scale-refused", "Correct what refuses the number of replicas: often an admission webhook.",
         _DESCRIBE, "the API server refuses the number of replicas", _ASLEEP | _LASTING,
     )
+    WAKER_REFUSED = (
+        "waker-refused", "Correct the annotations that the Event names.", _DESCRIBE,
+        "the waker does not fit the other annotations", _ASLEEP | _LASTING,
+    )
+    WAKER_FAILED = (
+        "waker-failed", "Correct what the detail names: the URL, or the server behind it.",
+        _DESCRIBE, "a call of the workload's own server failed, or had no effect", _ASLEEP,
+    )
+    CANNOT_RESIZE = (
+        "cannot-resize", "Correct what the Event names, or remove the annotation.", _DESCRIBE,
+        "the CPU of a pod cannot be changed", _LASTING,
+    )
+    NOT_AWAKE_YET = (
+        "not-awake-yet", "If it stays so, find out why the workload does not start.", _DESCRIBE,
+        "the workload wakes, and has not confirmed that it is awake", _ASLEEP,
+    )
+    MARK_FAILED = (
+        "mark-failed", "Correct what refuses the annotation activator.dev/asleep.", _DESCRIBE,
+    )
     API_SERVER_UNAVAILABLE = (
         "api-server-unavailable", "The scaler tries again until the API server responds.",
         _LEADER_LOG, "the API server does not respond, or responds with an error", _ASLEEP,

@@ -5,8 +5,6 @@ docs/reference.md come from it. A flag wins over the environment variable, and t
 default. One error reports all wrong values. The module must not know the effects of a setting, and
 writes nothing. Knative's counterparts: the ``config`` struct in cmd/activator/main.go and the
 constants around it. Its environment variables keep their names, so its Deployment works unchanged.
-
-``python -m activator.settings.config`` prints the tables of docs/reference.md.
 """
 
 # ruff: noqa: RUF009 - setting() wraps dataclasses.field, which the linter cannot see
@@ -44,7 +42,6 @@ from activator.settings.setting import (
     Sources,
     find,
     find_all,
-    markdown,
     rows,
     setting,
 )
@@ -829,7 +826,3 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
 
 def _overlap(one: str, other: str) -> bool:
     return one == other or not {"0.0.0.0", "::"}.isdisjoint({one, other})
-
-
-if __name__ == "__main__":
-    print(markdown(SETTINGS))

@@ -311,51 +311,6 @@ def _echo(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_ECHO else text[:_LONGEST_ECHO] + "…")
 
 
-def markdown(rows: tuple[SettingRow, ...]) -> str:
-    """Return the settings for the reference: a heading and a table for each section."""
-    sections = dict.fromkeys(row.section for row in rows)
-    return "\n\n".join(_section(name, rows) for name in sections)
-
-
-def _section(name: str, rows: tuple[SettingRow, ...]) -> str:
-    """Return a heading and a table; without a column of commands where all rows have the same."""
-    own = [row for row in rows if row.section == name]
-    commands = {row.commands for row in own}
-    heads = ["flag, variable", "default, and why", "meaning"]
-    before = []
-    if len(commands) > 1:
-        heads.append("commands")
-    else:
-        before = [f"Commands: {', '.join(*commands)}.", ""]
-    lines = [f"### {name}", "", *before, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    return "\n".join(lines + [_line(row, with_commands=len(commands) > 1) for row in own])
-
-
-def _line(row: SettingRow, *, with_commands: bool) -> str:
-    names = "<br>".join(f"`{name}`" for name in row.variables)
-    cells = [
-        f"`{row.flag}` {row.kind.metavar}<br>{names}".replace("|", "\\|"),
-        f"{_defaults_cell(row)}<br>{row.reason}",
-        row.meaning,
-    ]
-    if with_commands:
-        cells.append(", ".join(row.commands))
-    return f"| {' | '.join(cells)} |"
-
-
-def _defaults_cell(row: SettingRow) -> str:
-    by_text: dict[str, list[str]] = {}
-    for command in row.commands:
-        by_text.setdefault(row.default_text(command) or "none", []).append(command)
-    if len(by_text) == 1:
-        cell = next(iter(by_text))
-    else:
-        cell = "; ".join(f"{', '.join(commands)}: {text}" for text, commands in by_text.items())
-    if not isinstance(row.keda, EllipsisType):
-        cell += f"; dialect keda alone: {shown(row.keda) or 'none'}"
-    return cell
-
-
 # -- defaults that the machine or other settings give ----------------------------------------------
 
 RESOLV_CONF: Final = Path("/etc/resolv.conf")

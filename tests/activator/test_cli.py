@@ -32,7 +32,7 @@ class App(ModuleType):
         self.status = 0
         self.error: BaseException | None = None
 
-    def main(self, settings: Settings) -> int:
+    def main(self, settings: Settings, *, wakes_all: bool = False) -> int:
         self.started.append(settings)
         if self.error:
             raise self.error
@@ -465,3 +465,19 @@ def test_the_arguments_of_the_add_ons_scaler_are_those_of_scale(
     assert settings.dialect == ("keda",)
     assert (settings.log_level, settings.log_format) == expected
     assert cli.main(["version"]) == 0  # a command is what it was
+
+
+@pytest.mark.parametrize(("words", "expected"), [((), False), (("--wake-all",), True)])
+def test_the_scaler_can_wake_all_workloads_and_end(monkeypatch, words, expected):
+    asked = []
+    scaler = ModuleType("activator.scale.app")
+
+    def run(settings, *, wakes_all):
+        asked.append(wakes_all)
+        return 1
+
+    monkeypatch.setattr(scaler, "main", run, raising=False)
+    monkeypatch.setitem(sys.modules, "activator.scale.app", scaler)
+    monkeypatch.setenv("SYSTEM_NAMESPACE", "activator-system")
+    assert cli.main(["scale", *words]) == 1
+    assert asked == [expected]

@@ -305,6 +305,9 @@ def check_reason(fed: Fed, lost: bool) -> Reason:
         assert bool(detail) == bool(fed.deleted or fed.listed or fed.real.backends.misnamed), (
             "a detail says why none is listed"
         )
+    elif reason is Reason.PODS_ASLEEP:
+        assert fed.spec.asleep
+        assert bool(detail) is lost
     elif reason is Reason.NO_ENDPOINTS:
         assert not reach.pods
         assert not fed.real.backends.service.address

@@ -355,6 +355,7 @@ class Steps(Walk):
             protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
             readiness=NO_PROBE if plain and b // 4096 % 4 == 0 else READINESS[b // 64 % 4 != 0],
             behind_queue_proxy=not plain,
+            asleep=plain and (a + b) % 5 == 0,
             policies=Policies(
                 BALANCING[b // 256 % len(BALANCING)],
                 HashKey(b"x-user"),
@@ -369,8 +370,9 @@ class Steps(Walk):
             assert old is None or (old.deleted and old.real.idle)
             self.feds[id] = Fed(spec, real)
         fed = self.feds[id]
-        # The throttler applies the limit first, and then which pods need no probe.
+        # The throttler applies the limit first, and then which pods need no probe, or sleep.
         self.in_two_steps = NO_PROBE in {fed.spec.readiness, spec.readiness}
+        self.in_two_steps |= fed.spec.asleep or spec.asleep
         fed.spec, fed.deleted = spec, False
         fed.listed = self.listed[id].get(spec.protocol, {})
         self.find_share(id)

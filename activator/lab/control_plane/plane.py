@@ -212,6 +212,8 @@ class ControlPlane:
 
     def _answered(self, verb: str, context: WriteRequest, body: bytes) -> api.PlaneResponse:
         place, writes = context.place, self.writes
+        if (verb, place.resource, place.subresource) == ("patch", api.PODS, "resize"):
+            return _json(writes.resize(context, body))
         if place.subresource and not (place.subresource == "scale" and place.resource.scalable):
             raise api.no_resource()
         match verb:

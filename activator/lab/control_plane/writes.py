@@ -223,6 +223,17 @@ class Writes:
             raise api.bad_request("the name of the object does not match the name on the URL")
         return self._replaced(context, old, new)
 
+    def resize(self, context: WriteRequest, body: bytes) -> Object:
+        """Change the resources of a pod's containers, each by its name; return the pod.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
+        old, change = self.existing(context.place), decoded_patch(body)
+        named = {each["name"]: each for each in change["spec"]["containers"]}
+        found = [merge(each, named.get(each["name"], {})) for each in old["spec"]["containers"]]
+        return self._replaced(context, old, merge(old, {"spec": {"containers": found}}))
+
     def delete(self, context: WriteRequest, body: bytes) -> Object:
         """Delete an object; return the Status of a success, or a pod that is now terminating.
 

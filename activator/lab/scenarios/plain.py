@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 
 from activator.lab.cluster import ServiceProxy
 from activator.lab.control_plane.api import AUTOSCALERS
@@ -342,6 +343,8 @@ SLEEP_DELAY = 1.0
 PERIOD = 0.02
 #: Seconds for which a new leader removes no pod, and then the last pod goes.
 SLEEPS_WITHIN = 90.0
+#: Milliseconds from a request to the response of a pod that was parked.
+WAKES_WITHIN = 500.0
 SLEEP_DRAIN = "--quiet-period=2.0"
 
 
@@ -412,3 +415,24 @@ async def front(lab: Environment) -> None:
     most.append((await web.pods[-1].counters())["maxInFlight"])
     lab.expect_equal("no pod ever has more than one request", most, [1, 1, 1])
     lab.expect_only_200("each request gets 200", load)
+
+
+@scenario(32, "plain-parked", is_long=True)
+async def parked(lab: Environment) -> None:
+    """The scaler takes the CPU of an idle pod, which keeps its memory (over a minute).
+
+    Kubernetes: can resize a pod, but does not know when requests come.
+
+    Here: the pod stays, and the first request waits for one resize instead of a start.
+    """
+    web = await lab.deploy_service(replicas=1, annotations={"waker": "resize", "idle-seconds": "5"})
+    (pod,) = web.pods
+    async with asyncio.timeout(SLEEPS_WITHIN):
+        while not pod.process.is_parked:
+            lab.changed.clear()
+            await lab.changed.wait()
+    began = time.monotonic()
+    lab.expect_200("a request wakes the pod", await lab.request(web))
+    took = (time.monotonic() - began) * 1000
+    lab.expect(f"its response is there after {took:.0f} ms", took < WAKES_WITHIN, took)
+    lab.expect_equal("no other pod was started", len(web.pods), 1)

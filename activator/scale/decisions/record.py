@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
+from activator.plain import service as services
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
@@ -26,6 +27,8 @@ from activator.scale.decisions.plan import (
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
+from activator.scale.wakers.scale import SCALE
+from activator.scale.wakers.table import waker_of
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
 
@@ -51,7 +54,7 @@ class Facts(NamedTuple):
         service: as its annotations have it.
         target: its workload; None if it has none.
         replicas: how many the workload asks for; None if that is unknown.
-        ready: pods that Kubernetes lists as ready.
+        listed: pods that Kubernetes lists as ready.
         reason: why it cannot be scaled; empty if it can.
         detail: the reason for people.
         findings: more that a user must know.
@@ -63,7 +66,7 @@ class Facts(NamedTuple):
     service: PlainService
     target: ScaleTarget | None
     replicas: int | None
-    ready: int
+    listed: int
     reason: str = ""
     detail: str = ""
     findings: tuple[Finding, ...] = ()
@@ -72,11 +75,21 @@ class Facts(NamedTuple):
     is_watched: bool = True
 
     @property
+    def marks(self) -> bool:
+        """Whether the Service has the asleep mark while its workload sleeps."""
+        return self.target is not None and self.target.waker.marks
+
+    @property
+    def ready(self) -> int:
+        """Pods that may get requests: no pod of a workload that sleeps, though it is listed."""
+        return 0 if self.marks and not self.replicas else self.listed
+
+    @property
     def is_settled(self) -> bool:
         """Whether they stay as they are until an object changes."""
         asks = self.service.asks
         has_problem = self.reason or self.findings
-        return not (has_problem or asks.wake_with) and asks.route is Route.SHARED
+        return not (has_problem or asks.chain.wake_with) and asks.route is Route.SHARED
 
     @property
     def shown(self) -> tuple[object, ...]:
@@ -123,18 +136,46 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         found = _looked_up(service, found, rights)
     if found.problem is not None:
         return Facts(service, None, None, ready, found.problem, found.detail)
-    if found.target is None:
+    if (target := found.target) is None:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
-    missing = rights.problem(found.target)
+    waker, replicas = waker_of(service, target), found.replicas
+    if isinstance(waker, str) and service.mark:  # it fitted when the workload fell asleep
+        service = services.awake(service)
+        waker = waker_of(service, target)
+    if isinstance(waker, str):
+        return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)
+    if waker is not SCALE:
+        target, replicas = target._replace(waker=waker), None
+    elif not target.resource.has_scale:
+        detail = _NO_SCALE.format(service.asks.target, target.resource)
+        return Facts(service, None, None, ready, ScaleReason.UNKNOWN_TARGET_KIND, detail)
+    if waker.is_binary:
+        rules = service.asks.scale
+        rules = replace(
+            rules,
+            min_scale=min(rules.min_scale, 1),
+            max_scale=1,
+            initial_scale=1,
+            activation_scale=1,
+        )
+        service = replace(service, asks=replace(service.asks, scale=rules))
+    missing = rights.problem(target)
     return Facts(
         service,
-        found.target,
-        found.replicas,
+        target,
+        replicas,
         ready,
         reason=ScaleReason.SCALE_FORBIDDEN if missing else "",
         detail=missing,
-        is_watched=found.replicas is not None,
+        is_watched=replicas is not None,
     )
+
+
+_NO_SCALE: Final = (
+    "annotation activator.dev/target: {0}: {1.kind} of {1.group}/{1.version} has no scale "
+    "subresource: say how it sleeps by activator.dev/waker patch, with activator.dev/sleep-patch "
+    "and activator.dev/wake-patch"
+)
 
 
 def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
@@ -198,6 +239,8 @@ class Record:
         other_owner: as the last plan had it.
         look_at, not_before, renew_at: when to read the replicas, repeat a change, renew the facts.
         quiet_until: nothing changes before that without an event: the workload has no requests.
+        sleeping: whether the request to fall asleep waits or is under way.
+        instead: why it sleeps in another way than its waker's; empty if it does not.
         called_at: when a Service that wakes this one had a cold start.
         awake, awake_until: whether it has awake hours now, and when to look again.
         trial: the replicas of a trial run; None without one.
@@ -217,6 +260,8 @@ class Record:
     not_before: float = NEVER
     renew_at: float = FOREVER
     quiet_until: float = NEVER
+    sleeping: bool = False
+    instead: str = ""
     called_at: float = NEVER
     awake: bool = False
     awake_until: float = FOREVER
@@ -277,6 +322,7 @@ class Record:
             last_busy=max(seen.last_busy, self.called_at),
             replicas=replicas,
             ready=seen.ready if replicas or self.trial is None else 0,
+            marks=seen.marks and self.trial is None,
         )
 
     def as_trial(self, plan: Plan) -> Plan:
@@ -373,6 +419,8 @@ class Record:
             return ScaleReason.REPLICAS_UNKNOWN, ""
         if plan.hold is ScaleReason.TWO_OWNERS:
             return plan.hold, reasons.two_owners(self.other_owner)
+        if self.instead and plan.hold is None:
+            return ScaleReason.CANNOT_RESIZE, self.instead
         return plan.hold or "", ""
 
 
@@ -401,7 +449,7 @@ class EngineCounters:
 
     def failed(self, result: Result) -> None:
         """Count a failed request; a result without a problem does not count."""
-        if result.problem is not None:
+        if result.problem not in (None, ScaleReason.NOT_AWAKE_YET):
             word = result.problem.value
             self.failures[word] = self.failures.get(word, 0) + 1
 

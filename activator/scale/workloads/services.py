@@ -25,7 +25,8 @@ from activator.plain.workloads import KINDS, Index
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
-from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
+from activator.scale.wakers.scale import MOST_REPLICAS
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
 _NAMED: Final = 5
@@ -329,10 +330,17 @@ class EnabledServices:
     Arguments:
         changed: called with each Service that has changed, or is gone. It may be called several
             times for one event.
+        wakes_all: whether the workload of each must be awake.
     """
 
-    def __init__(self, changed: Callable[[ServiceName], object] = lambda name: None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[ServiceName], object] = lambda name: None,
+        *,
+        wakes_all: bool = False,
+    ) -> None:
         self._changed = changed
+        self._wakes_all = wakes_all
         self._services: dict[ServiceName, PlainService] = {}
         self._fronts = Fronts()
         self.readiness = ReadyPods(self._part_changed)
@@ -348,8 +356,10 @@ class EnabledServices:
         try:
             found = services.parse(obj)
         except ManifestError as error:
-            self._set(key, self._invalid(key, obj, error))
+            instead = error.instead if isinstance(error.instead, PlainService) else None
+            self._set(key, services.leaving(obj, instead) or self._invalid(key, obj, error))
             raise
+        found = services.leaving(obj, found) or found
         if found is None:
             self._leave(key)
         else:
@@ -387,6 +397,7 @@ class EnabledServices:
             key=key,
             selector={label: intern(value) for label, value in found.selector.items()},
             asks=_shared(found.asks),
+            words=_shared(found.words),
             port=_shared(found.port),
         )
         if (before := self._services.get(name)) != found:
@@ -414,6 +425,8 @@ class EnabledServices:
         if service is None:
             return None
         service, ready = self._fronts.resolve(service), 0
+        if self._wakes_all:
+            service = services.awake(service)
         if service.port is not None:
             pods = ServiceName(service.pods.namespace, service.pods.name)
             ready = self.readiness.ready(pods, service.port.name)

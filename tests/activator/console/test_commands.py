@@ -184,10 +184,14 @@ def test_status_names_rules_that_another_object_has_and_objects_that_no_pod_can_
     respx.get(REVISIONS).respond(json=answer)
     text, found = ask(Status(None))
     assert "no-such-port: the Service hello has no TCP port 81" in text.splitlines()[2]
+    assert "failed start" not in text
     assert "no-such-port" not in text.splitlines()[1]
     assert found == [
         "InterceptorRoute default/web: host-conflict: the host a.com belongs to another"
     ]
+    failed = [route | {"failedStarts": 1}]
+    respx.get(REVISIONS).respond(json=answer | {"revisions": failed})
+    assert ask(Status(None))[0].splitlines()[1].rstrip().endswith("port 81, 1 failed start")
     serves = route | {"pods": [{"usable": True}], "reason": None}
     respx.get(REVISIONS).respond(json=answer | {"revisions": [serves]})
     assert ask(Status(None))[0].splitlines()[1].rstrip().endswith("serving")

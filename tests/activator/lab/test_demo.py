@@ -69,6 +69,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     web = "explain web --admin-url http://127.0.0.1:2 --scaler-admin-url http://127.0.0.1:3\n"
     assert web in text, "the scaler's part of the page"
     assert " 'http://127.0.0.1:1/sleep?ms=1000' &" in text
+    assert "'Host: parked.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "kubectl --kubeconfig k get deployments" in text
     assert "status --admin-url http://127.0.0.1:2" in text
     assert "explain hello --admin-url http://127.0.0.1:2" in text
@@ -90,7 +91,7 @@ def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
 
 
 async def test_scaler_knows_the_service_and_the_folder_has_it():
-    with Demo([], plain=DemoService("web", idle=7.0), addresses=addresses()) as demo:
+    with Demo([], plain=[DemoService("web", idle=7.0)], addresses=addresses()) as demo:
         url = await demo.start()
         assert url.startswith("ws://127.0.0.1:")
         host, _, port = demo.scaler_admin.partition(":")
@@ -130,6 +131,14 @@ def answered(narrator: Narrator, at: float) -> list[str]:
 
 def test_line_has_time_service_and_text():
     assert told(Narrator(), 0, "listening") == ["12:00:00.007  app      pod app-1 listens"]
+
+
+def test_a_parked_pod_is_told():
+    narrator = Narrator()
+    assert told(narrator, 0, "parked")[0].endswith(
+        "pod app-1 is parked: it keeps its memory, and gives its CPU away"
+    )
+    assert told(narrator, 0, "continues")[0].endswith("pod app-1 has its CPU back")
 
 
 def test_queued_request_is_shown_once_and_its_response_with_the_time_it_took():

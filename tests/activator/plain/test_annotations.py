@@ -18,14 +18,30 @@ from activator.plain import awake_hours
 from activator.plain.annotations import (
     TABLE,
     Annotations,
+    AsleepWhen,
+    Chain,
     ChosenProbe,
+    Cpu,
+    NamedCondition,
     NamedTarget,
     Owner,
     ReadinessPolicy,
     Route,
+    WakerName,
+    WakerWords,
 )
-from throttler.model import ProbeKind
-from throttler.request_policies import HeaderRule
+from throttler.model import Policies, ProbeKind
+from throttler.request_policies import (
+    HeaderRule,
+    Profile,
+    RequestPolicies,
+    WaitMode,
+    WhileWaiting,
+)
+
+OPENAI = Policies(
+    requests=RequestPolicies(WhileWaiting((WaitMode.HEARTBEAT,)), profile=Profile.OPENAI)
+)
 
 
 def metadata(**texts: object) -> Field:
@@ -101,11 +117,47 @@ RIGHT: Final[list[tuple[dict[str, str], dict[str, Any]]]] = [
     ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
     ({"activation_scale": "2"}, {"scale": ScaleRules(activation_scale=2)}),
     ({"awake": "Mon 08:00-18:00"}, {"awake": awake_hours.parse("Mon 08:00-18:00 UTC")}),
-    ({"wake_with": "b, other/c,b"}, {"wake_with": ("b", "other/c")}),
-    ({"wake_from": "shop"}, {"wake_from": ("shop",)}),
+    ({"wake_with": "b, other/c,b"}, {"chain": Chain(("b", "other/c"))}),
+    ({"wake_from": "shop"}, {"chain": Chain(wake_from=("shop",))}),
     ({"dry_run": "true"}, {"dry_run": True}),
     ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
     ({"max_scale": ""}, {}),
+    (
+        {"waker": "http", "sleep_url": "/sleep?level=1", "wake_url": "http://gpu:8080/on"},
+        {
+            "waker": WakerWords(
+                WakerName.HTTP, sleep_url="/sleep?level=1", wake_url="http://gpu:8080/on"
+            )
+        },
+    ),
+    ({"asleep_when": "a-b=true"}, {"waker": WakerWords(asleep_when=AsleepWhen("a-b", "true"))}),
+    (
+        {"asleep_when": " mode = is off "},
+        {"waker": WakerWords(asleep_when=AsleepWhen("mode", '"is off"'))},
+    ),
+    ({"asleep_when": 'n = "1"'}, {"waker": WakerWords(asleep_when=AsleepWhen("n", '"1"'))}),
+    (
+        {"profile": "vllm-sleep"},
+        {"waker": WakerWords(profile=True), "policies": OPENAI},
+    ),
+    ({"profile": "openai"}, {"policies": OPENAI}),
+    ({"startup_cpu": "2"}, {"waker": WakerWords(startup_cpu=2000)}),
+    ({"startup_cpu": "1500m"}, {"waker": WakerWords(startup_cpu=1500)}),
+    ({"parked_cpu": "2m/20m"}, {"waker": WakerWords(parked_cpu=Cpu(2, 20))}),
+    ({"parked_cpu": " 5m "}, {"waker": WakerWords(parked_cpu=Cpu(5, 10))}),
+    ({"parked_cpu": "0.1"}, {"waker": WakerWords(parked_cpu=Cpu(100, 100))}),
+    (
+        {"waker": "patch", "sleep_patch": '{"b": {"c": 1}, "a": null}'},
+        {"waker": WakerWords(WakerName.PATCH, '{"a":null,"b":{"c":1}}')},
+    ),
+    (
+        {"wake_patch": '{"metadata": {"annotations": {"x": "y"}}}'},
+        {"waker": WakerWords(wake_patch='{"metadata":{"annotations":{"x":"y"}}}')},
+    ),
+    (
+        {"awake_condition": "cnpg.io/hibernation=False"},
+        {"waker": WakerWords(awake_condition=NamedCondition("cnpg.io/hibernation", "False"))},
+    ),
 ]
 
 
@@ -117,6 +169,9 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
     assert parse(metadata(**texts)) == Annotations(**expected)
 
 
+PATCH: Final = (
+    'expected a JSON object of at most 4096 characters, as in {"spec": {"stop": true}}, got'
+)
 WRONG: Final[list[tuple[dict[str, Any], str]]] = [
     ({"target": "hello"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
     ({"target": "apps/Deployment/x"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
@@ -166,6 +221,52 @@ WRONG: Final[list[tuple[dict[str, Any], str]]] = [
     ({"activation_scale": "0"}, "expected an integer from 1 to 2147483647, got '0'"),
     ({"dry_run": "yes"}, "expected one of true, false, got 'yes'"),
     ({"owner": "me"}, "expected one of self, keda, hpa, none"),
+    ({"waker": "hammer"}, "expected one of scale, patch"),
+    *(({"sleep_patch": text}, PATCH) for text in ("{", "[]", "{}", '{"a": "' + "x" * 4096 + '"}')),
+    *(
+        ({"sleep_patch": text}, PATCH.replace(", got", f" ({reason}), got"))
+        for text, reason in (
+            ('{"a": ' + "[" * 200 + "]" * 200 + "}", "more than 200 objects and lists"),
+            ('{"a": NaN}', "NaN is no JSON"),
+            ("{ }", "it is empty"),
+            ('{"a" 1}', "Expecting ':' delimiter: line 1 column 6 (char 5)"),
+            ('{"kind": "Pod"}', "a patch must not change kind"),
+            ('{"metadata": null}', "a patch must not change metadata as a whole"),
+            (
+                '{"apiVersion": "v2", "metadata": {"uid": "1", "finalizers": null}}',
+                "a patch must not change apiVersion, metadata.finalizers, metadata.uid",
+            ),
+            *(
+                (f'{{"metadata": {{"{name}": "x"}}}}', f"a patch must not change metadata.{name}")
+                for name in ("name", "namespace", "resourceVersion", "ownerReferences")
+            ),
+        )
+    ),
+    ({"wake_patch": "x"}, "expected a JSON object"),
+    ({"awake_condition": "Ready"}, "expected TYPE=STATUS, as in Ready=True; STATUS is True,"),
+    ({"awake_condition": "Ready=Yes"}, "expected TYPE=STATUS"),
+    ({"sleep_url": "sleep"}, "expected a path of the pods, as in /sleep, or http://SERVICE"),
+    ({"wake_url": "http://user@gpu/on"}, "expected a path of the pods"),
+    ({"wake_url": "http://gpu"}, "expected a path of the pods"),
+    ({"state_url": "http://gpu:0/state"}, "expected a path of the pods"),
+    ({"state_url": "ftp://gpu/state"}, "expected a path of the pods"),
+    ({"sleep_url": "/a b"}, "expected a path of the pods"),
+    ({"asleep_when": "sleeping"}, "expected MEMBER = VALUE of a JSON object, as in is_sl"),
+    ({"asleep_when": "a b = 1"}, "expected MEMBER = VALUE of a JSON object"),
+    ({"asleep_when": "a ="}, "expected MEMBER = VALUE of a JSON object"),
+    ({"startup_cpu": "-1"}, "expected CPU below 1000, as in 500m or 2, got '-1'"),
+    ({"startup_cpu": "1000"}, "expected CPU below 1000, as in 500m or 2"),
+    ({"startup_cpu": "0.000"}, "expected CPU below 1000, as in 500m or 2"),
+    ({"startup_cpu": 2}, "expected a string in quotes, got 2"),
+    ({"parked_cpu": "little"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got 'little'"),
+    ({"parked_cpu": "0"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got '0'"),
+    ({"parked_cpu": "1/"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got '1/'"),
+    (
+        {"parked_cpu": "20m/10m"},
+        "expected REQUEST or REQUEST/LIMIT, as in 1m/10m (the limit is below the request), got",
+    ),
+    ({"parked_cpu": "1m/2m/3m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
+    ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
     ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
 ]
 

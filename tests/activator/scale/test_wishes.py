@@ -155,6 +155,17 @@ async def test_a_trial_run_changes_nothing_and_counts(tmp_path: Path) -> None:
             await asleep(kube)
 
 
+async def test_a_request_that_waits_long_is_counted_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add()
+        kube.plane.faults.forbid("patch", "deployments/scale", "apps")
+        async with leader(kube) as running, running.activator() as activator:
+            activator.hold(2)
+            await elapse(30)
+            assert (await running.service())["reason"] == "scale-forbidden"
+            assert (await running.service())["savings"]["waited"] == 2
+
+
 async def test_a_trial_run_still_wakes_what_sleeps(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add(dry_run="true")
