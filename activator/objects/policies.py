@@ -52,155 +52,23 @@ from throttler.request_policies import (
 
 T = TypeVar("T")
 
-PRIORITY: Final = "activator.dev/priority"
-PRIORITY_TRUST: Final = "activator.dev/priority-trust"
-FAIR_BY: Final = "activator.dev/fair-by"
-FAIR_NAMES: Final = "activator.dev/fair-names"
-#: All annotations of this module.
-QUEUE_ORDER_ANNOTATIONS: Final = (PRIORITY, PRIORITY_TRUST, FAIR_BY, FAIR_NAMES)
-
-
-def parse_queue_order(annotations: Field) -> QueueOrder | None:
-    """Return the order that annotations choose; None for the order of arrival.
-
-    Arguments:
-        annotations: of a Revision or a Service.
-
-    Raises:
-        ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
-            wrong values. An empty value is no value.
-    """
-    problems = Problems()
-    priority, trusts, fair_by, shows = _read(annotations, QUEUE_ORDER_ANNOTATIONS, problems)
-    if not (priority or trusts) and fair_by is None:
-        return problems.settle(None)
-    return problems.settle(
-        QueueOrder(
-            has_classes=bool(priority or trusts),
-            priority=NAMES.index(priority) if priority else NORMAL,
-            trusts_header=bool(trusts),
-            fair_by=fair_by,
-            shows_names=bool(shows),
-        )
-    )
-
-
-# Reads the annotations for requests without a pod: waking, authorization, and waiting clients.
-
-WHILE_WAITING: Final = "activator.dev/while-waiting"
-PAGE_AFTER_SECONDS: Final = "activator.dev/page-after-seconds"
-PAGE_TEMPLATE: Final = "activator.dev/page-template"
-HEARTBEAT_SECONDS: Final = "activator.dev/heartbeat-seconds"
-WAKE_METHODS: Final = "activator.dev/wake-methods"
-WAKE_NOT_USER_AGENTS: Final = "activator.dev/wake-not-user-agents"
-WAKE_NOT_PATHS: Final = "activator.dev/wake-not-paths"
-WAKE_REQUIRES_HEADER: Final = "activator.dev/wake-requires-header"
-ASLEEP_STATUS: Final = "activator.dev/asleep-status"
-AUTH_URL: Final = "activator.dev/auth-url"
-AUTH_ALWAYS: Final = "activator.dev/auth-always"
-AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
-AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
-AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
-PROFILE: Final = "activator.dev/profile"
-#: A profile of Services: that of OpenAI, and how ``activator scale`` puts vLLM to sleep.
-VLLM_SLEEP: Final = "vllm-sleep"
-_PROFILES: Final = {Profile.OPENAI.value: Profile.OPENAI, VLLM_SLEEP: Profile.OPENAI}
-MODELS: Final = "activator.dev/models"
-WAIT_SECONDS: Final = "activator.dev/wait-seconds"
-_WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
-_WAKE: Final = (
-    WAKE_METHODS,
-    WAKE_NOT_USER_AGENTS,
-    WAKE_NOT_PATHS,
-    WAKE_REQUIRES_HEADER,
-    ASLEEP_STATUS,
-)
-_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS, AUTH_CACHE_KEY, AUTH_RESPONSE_HEADERS)
-#: All annotations of this module.
-REQUEST_POLICIES_ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, MODELS, WAIT_SECONDS)
-
-ASLEEP_STATUSES: Final = ("503", "200", "204")
-#: The most members of a list; each is compared with each request that would have to wait.
-MOST_MEMBERS: Final = 64
-_MOST_CHARACTERS: Final = 200
-_DAY: Final = 86_400
-
-
-def parse_request_policies(annotations: Field) -> RequestPolicies | None:
-    """Return the policies that annotations choose; None without any.
-
-    Arguments:
-        annotations: of a Revision or a Service.
-
-    Raises:
-        ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
-            wrong values. An empty value is no value.
-    """
-    problems = Problems()
-    profile, models, seconds = _read(annotations, (PROFILE, MODELS, WAIT_SECONDS), problems)
-    if models:
-        profile = Profile.OPENAI
-    waiting = problems.read(lambda: _waiting(annotations, profile))
-    wake = problems.read(lambda: _wake(annotations))
-    authorization = problems.read(lambda: _authorization(annotations))
-    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0, models or ())
-    return problems.settle(None if chosen == RequestPolicies() else chosen)
-
-
-def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None:
-    problems = Problems()
-    modes, page_after, template, heartbeat_every = _read(annotations, _WAITING, problems)
-    if not modes and profile is Profile.OPENAI:
-        modes = (WaitMode.HEARTBEAT,)
-    if not modes:
-        return problems.settle(None)
-    return problems.settle(
-        WhileWaiting(
-            modes,
-            PAGE_AFTER if page_after is None else page_after,
-            heartbeat_every or HEARTBEAT_EVERY,
-            template or "",
-        )
-    )
-
-
-def _wake(annotations: Field) -> WakeRules | None:
-    problems = Problems()
-    methods, agents, paths, header, status = _read(annotations, _WAKE, problems)
-    rules = WakeRules(methods or (), agents or (), paths or (), header or b"", status or 503)
-    return problems.settle(None if rules == WakeRules() else rules)
-
-
-def _authorization(annotations: Field) -> Authorization | None:
-    # The safe default of each is the one that allows least: no server, each request, no cache.
-    problems = Problems()
-    url, always, seconds, key, headers = _read(annotations, _AUTH, problems)
-    if url is None:
-        return problems.settle(None)
-    if headers == ():
-        url, always = "", True  # a pod would trust fields that clients forge
-    if key == ():
-        seconds = 0.0
-    return problems.settle(
-        Authorization(url, bool(always), seconds or 0.0, key or (), headers or ())
-    )
-
-
-# Reads the annotations that choose a revision's policies: pods, limits, order, waiting clients.
-#
-# It knows no load balancing policy by name; ``throttler.balancing`` does.
-
 #: The names of all annotations of this project begin with it.
 PREFIX: Final = "activator.dev/"
 LOAD_BALANCING: Final = "activator.dev/load-balancing"
 HASH_KEY: Final = "activator.dev/hash-key"
 STICKY: Final = "activator.dev/sticky"
-STICKY_OVERFLOW: Final = "activator.dev/sticky-overflow"
 ADAPTIVE: Final = "activator.dev/adaptive-concurrency"
-#: The annotations about the pod of each request (``Policies.places_like``).
-PLACING: Final = (LOAD_BALANCING, HASH_KEY, STICKY, STICKY_OVERFLOW, ADAPTIVE)
+PROFILE: Final = "activator.dev/profile"
+#: A profile of Services: that of OpenAI, and how ``activator scale`` puts vLLM to sleep.
+VLLM_SLEEP: Final = "vllm-sleep"
+_PROFILES: Final = {Profile.OPENAI.value: Profile.OPENAI, VLLM_SLEEP: Profile.OPENAI}
 #: The annotations about each request (``Policies.concern_each``).
-OF_EACH: Final = (*PLACING, AUTH_ALWAYS, AUTH_RESPONSE_HEADERS)
+OF_EACH: Final = (
+    *(LOAD_BALANCING, HASH_KEY, STICKY, f"{PREFIX}sticky-overflow", ADAPTIVE),
+    *(f"{PREFIX}auth-always", f"{PREFIX}auth-response-headers"),
+)
+#: The most members of a list; each is compared with each request that would have to wait.
+_MOST_MEMBERS: Final = 64
 _KEYS: Final = "header:NAME, client-ip or path, where NAME is a header field"
 #: The name of a header field is a token, as a method is (RFC 9110 sections 5.6.2 and 9.1).
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}"
@@ -248,7 +116,7 @@ def _seconds(minimum: int, maximum: int) -> Reader[float]:
 def _list(
     pattern: str, allowed: str, value: Callable[[str], T], but: str = ""
 ) -> Reader[tuple[T, ...]]:
-    return members(Text(pattern, _MOST_CHARACTERS, but), MOST_MEMBERS, allowed, value)
+    return members(Text(pattern, 200, but), _MOST_MEMBERS, allowed, value)
 
 
 def _headers() -> Reader[tuple[bytes, ...]]:
@@ -266,48 +134,50 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
         "cookie, header:NAME or client-ip, where NAME is a header field",
         _key,
     ),
-    STICKY_OVERFLOW: enum_of(Overflow),
+    f"{PREFIX}sticky-overflow": enum_of(Overflow),
     ADAPTIVE: enum_of(AdaptiveMode),
-    PRIORITY: words({name: name for name in NAMES}),
-    PRIORITY_TRUST: switch(),
-    FAIR_BY: Reader(
+    f"{PREFIX}priority": words({name: name for name in NAMES}),
+    f"{PREFIX}priority-trust": switch(),
+    f"{PREFIX}fair-by": Reader(
         Text(f"client-ip|{_HEADER}"),
         "header:NAME or client-ip, where NAME is a header field",
         _flow,
     ),
-    FAIR_NAMES: switch(),
-    WHILE_WAITING: members(
-        Words(tuple(WaitMode)), MOST_MEMBERS, f"of {', '.join(WaitMode)}", WaitMode
+    f"{PREFIX}fair-names": switch(),
+    f"{PREFIX}while-waiting": members(
+        Words(tuple(WaitMode)), _MOST_MEMBERS, f"of {', '.join(WaitMode)}", WaitMode
     ),
-    PAGE_AFTER_SECONDS: _seconds(0, 300),
-    PAGE_TEMPLATE: Reader(
+    f"{PREFIX}page-after-seconds": _seconds(0, 300),
+    f"{PREFIX}page-template": Reader(
         Text("[A-Za-z0-9][A-Za-z0-9._-]{0,252}"),
         "a key of the ConfigMap activator-pages, as in shop.html",
         str,
     ),
-    HEARTBEAT_SECONDS: _seconds(1, 300),
-    WAKE_METHODS: _list(_TOKEN.replace("a-z", ""), "methods, as in GET,POST", str.encode),
-    WAKE_NOT_USER_AGENTS: _list("[ -~]+", "ASCII texts", _lower),
-    WAKE_NOT_PATHS: _list("/[!-~]*", "paths, as in /health,/metrics", str.encode),
-    WAKE_REQUIRES_HEADER: Reader(
+    f"{PREFIX}heartbeat-seconds": _seconds(1, 300),
+    f"{PREFIX}wake-methods": _list(
+        _TOKEN.replace("a-z", ""), "methods, as in GET,POST", str.encode
+    ),
+    f"{PREFIX}wake-not-user-agents": _list("[ -~]+", "ASCII texts", _lower),
+    f"{PREFIX}wake-not-paths": _list("/[!-~]*", "paths, as in /health,/metrics", str.encode),
+    f"{PREFIX}wake-requires-header": Reader(
         Text(_TOKEN, but=_OF_ONE_HOP),
         "the name of an end-to-end header field, as in Authorization",
         _lower,
     ),
-    ASLEEP_STATUS: words({status: int(status) for status in ASLEEP_STATUSES}),
-    AUTH_URL: Reader(
+    f"{PREFIX}asleep-status": words({status: int(status) for status in ("503", "200", "204")}),
+    f"{PREFIX}auth-url": Reader(
         Text(_URL, 2000),
         "an http or https URL, as in http://auth.example.svc:8080/check",
         _url,
         "",
     ),
-    AUTH_ALWAYS: switch(wrong=True),
-    AUTH_CACHE_SECONDS: _seconds(0, 3600),
-    AUTH_CACHE_KEY: _headers(),
-    AUTH_RESPONSE_HEADERS: _headers(),
+    f"{PREFIX}auth-always": switch(wrong=True),
+    f"{PREFIX}auth-cache-seconds": _seconds(0, 3600),
+    f"{PREFIX}auth-cache-key": _headers(),
+    f"{PREFIX}auth-response-headers": _headers(),
     PROFILE: words(_PROFILES),
-    MODELS: _list("[ -~]+", "ids of models, as in llama-3-8b,embed", str),
-    WAIT_SECONDS: _seconds(1, _DAY),
+    f"{PREFIX}models": _list("[ -~]+", "ids of models, as in llama-3-8b,embed", str),
+    f"{PREFIX}wait-seconds": _seconds(1, 86_400),
 }
 #: All annotations that select policies.
 ANNOTATIONS: Final = tuple(READERS)
@@ -349,7 +219,14 @@ def parse(annotations: Field) -> Policies:
     if all(found.get(name) is None for name in ANNOTATIONS):
         return NO_POLICIES
     problems = Problems()
-    chosen, hash_key, sticky, overflow, adaptive = _read(annotations, PLACING, problems)
+
+    def read(*names: str) -> list[Any]:
+        full = (PREFIX + name for name in names)
+        return [problems.read(partial(READERS[name], annotations.at(name))) for name in full]
+
+    chosen, hash_key, sticky, overflow, adaptive = read(
+        *("load-balancing", "hash-key", "sticky", "sticky-overflow", "adaptive-concurrency")
+    )
     if chosen in _WANT_KEY and (sticky or not hash_key):
         if not problems:  # else the wrong value may be that of the other annotation
             wrong, wanted = HASH_KEY, f"{_KEYS}, {_SINCE_POLICY}{chosen}"
@@ -357,21 +234,78 @@ def parse(annotations: Field) -> Policies:
                 wrong, wanted = LOAD_BALANCING, f"{_SINCE_STICKY}{sticky}"
             problems.read(lambda: annotations.at(wrong).expected(wanted))
         chosen = ""
-    return problems.settle(
-        Policies(
-            chosen or "",
-            hash_key,
-            sticky,
-            overflow or Overflow.OTHER,
-            adaptive or AdaptiveMode.OFF,
-            problems.read(partial(parse_queue_order, annotations)),
-            problems.read(partial(parse_request_policies, annotations)),
-        )
+    policies = Policies(
+        chosen or "",
+        hash_key,
+        sticky,
+        overflow or Overflow.OTHER,
+        adaptive or AdaptiveMode.OFF,
+        _queue_order(*read("priority", "priority-trust", "fair-by", "fair-names")),
+        _request_policies(read),
+    )
+    return problems.settle(policies)
+
+
+def _queue_order(
+    priority: str | None, trusts: bool | None, fair_by: FlowKey | None, shows: bool | None
+) -> QueueOrder | None:
+    if not (priority or trusts) and fair_by is None:
+        return None
+    return QueueOrder(
+        has_classes=bool(priority or trusts),
+        priority=NAMES.index(priority) if priority else NORMAL,
+        trusts_header=bool(trusts),
+        fair_by=fair_by,
+        shows_names=bool(shows),
     )
 
 
-def _read(annotations: Field, names: Iterable[str], problems: Problems) -> list[Any]:
-    return [problems.read(partial(READERS[name], annotations.at(name))) for name in names]
+def _request_policies(read: Callable[..., list[Any]]) -> RequestPolicies | None:
+    profile, models, seconds = read("profile", "models", "wait-seconds")
+    if models:
+        profile = Profile.OPENAI
+    modes, page_after, template, heartbeat = read(
+        *("while-waiting", "page-after-seconds", "page-template", "heartbeat-seconds")
+    )
+    if not modes and profile is Profile.OPENAI:
+        modes = (WaitMode.HEARTBEAT,)
+    after = PAGE_AFTER if page_after is None else page_after
+    waiting = WhileWaiting(modes or (), after, heartbeat or HEARTBEAT_EVERY, template or "")
+    methods, agents, paths, header, status = read(
+        *("wake-methods", "wake-not-user-agents", "wake-not-paths", "wake-requires-header"),
+        "asleep-status",
+    )
+    wake = WakeRules(methods or (), agents or (), paths or (), header or b"", status or 503)
+    authorization = _authorization(
+        *read("auth-url", "auth-always", "auth-cache-seconds"),
+        *read("auth-cache-key", "auth-response-headers"),
+    )
+    chosen = RequestPolicies(
+        waiting if modes else None,
+        None if wake == WakeRules() else wake,
+        authorization,
+        profile,
+        seconds or 0.0,
+        models or (),
+    )
+    return None if chosen == RequestPolicies() else chosen
+
+
+def _authorization(
+    url: str | None,
+    always: bool | None,
+    seconds: float | None,
+    key: tuple[bytes, ...] | None,
+    headers: tuple[bytes, ...] | None,
+) -> Authorization | None:
+    # The safe default of each is the one that allows least: no server, each request, no cache.
+    if url is None:
+        return None
+    if headers == ():
+        url, always = "", True  # a pod would trust fields that clients forge
+    if key == ():
+        seconds = 0.0
+    return Authorization(url, bool(always), seconds or 0.0, key or (), headers or ())
 
 
 def unknown(annotations: Field, known: Iterable[str]) -> dict[str, str]:
