@@ -7,19 +7,37 @@ API server 1.36.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from activator.discovery.api_server import ApiResponse, Meaning
-from activator.objects.fields import ManifestError, root
+from activator.discovery.api_server import MERGE_PATCH, ApiResponse, Meaning
+from activator.objects.fields import root
 from activator.scale.reasons import ScaleReason
-from activator.scale.wakers.waker import Access, Rule, Versioned, Waker, WakerFailed, failure, send
+from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 MOST_REPLICAS: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(State):
+    """The state of a workload that is one object.
+
+    Attributes:
+        version, uid: resourceVersion and uid of the object; a PATCH must send both.
+    """
+
+    version: str
+    uid: str
+
+    @property
+    def precondition(self) -> Mapping[str, str]:
+        """The metadata by which a PATCH fails with 409 if the object has changed meanwhile."""
+        known = {"resourceVersion": self.version, "uid": self.uid}
+        return {name: value for name, value in known.items() if value}
 
 
 class Scale(Versioned):
@@ -59,7 +77,8 @@ class ScaleWaker(Waker[Scale]):
         return (Rule(kind.group, resource, ("get", "patch"), purpose),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Scale:
-        response = await send(access, target.resource.scale_path(target.namespace, target.name))
+        path = target.resource.scale_path(target.namespace, target.name)
+        response = await access.api.send("GET", path)
         if response.is_ok:
             return _parsed(response.decoded())
         if _is_unset(response):
@@ -70,7 +89,7 @@ class ScaleWaker(Waker[Scale]):
         self, access: Access, target: ScaleTarget, known: Scale, replicas: int
     ) -> Scale | None:
         path = target.resource.scale_path(target.namespace, target.name)
-        response = await send(access, path, known.patch(replicas))
+        response = await access.api.send("PATCH", path, known.patch(replicas), MERGE_PATCH)
         if response.is_ok:
             return _parsed(response.decoded())
         if response.meaning is Meaning.CONFLICT:
@@ -92,7 +111,4 @@ def _is_unset(response: ApiResponse) -> bool:
 def _parsed(obj: object) -> Scale:
     if not isinstance(obj, dict):
         raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
-    try:
-        return Scale.of(obj)
-    except ManifestError as error:
-        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+    return Scale.of(obj)

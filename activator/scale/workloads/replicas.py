@@ -152,6 +152,8 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
             result = await self._result(target, wish)
         except WakerFailed as failed:
             result = Result(None, failed.problem, failed.detail)
+        except (ApiUnreachable, ManifestError) as error:
+            result = Result(None, ScaleReason.API_SERVER_UNAVAILABLE, str(error))
         self._report(target, result)
 
     async def _result(self, target: ScaleTarget, wish: Wish | None) -> Result:
