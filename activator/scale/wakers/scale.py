@@ -88,8 +88,9 @@ class ScaleWaker(Waker[Scale]):
     async def write(
         self, access: Access, target: ScaleTarget, known: Scale, replicas: int
     ) -> Scale | None:
+        body = known.patch(replicas)
         path = target.resource.scale_path(target.namespace, target.name)
-        response = await access.api.send("PATCH", path, known.patch(replicas), MERGE_PATCH)
+        response = await access.api.send("PATCH", path, body, MERGE_PATCH)
         if response.is_ok:
             return _parsed(response.decoded())
         if response.meaning is Meaning.CONFLICT:
