@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple, final
 
-from activator.discovery.api_server import MERGE_PATCH, ApiUnreachable, Meaning
+from activator.discovery.api_server import MERGE_PATCH, ApiUnreachable
 from activator.plain.annotations import ASLEEP
 from activator.scale.cluster.api import KeyedWriter
 from activator.scale.decisions.record import Decided, Need
@@ -86,9 +86,7 @@ class AsleepPart(Part):
             response = await self._context.api.send(
                 "PATCH", path, json.dumps(body).encode(), MERGE_PATCH
             )
-            detail = "" if response.is_ok else f"{response.status}: {response.message()}"
-            if response.meaning is Meaning.FORBIDDEN:
-                detail += f"; the ClusterRole lacks {MARK_RULE.lacking(*MARK_RULE.verbs)}"
+            detail = "" if response.is_ok else MARK_RULE.problem(response)
         except ApiUnreachable as error:
             detail = str(error)
         if not detail:

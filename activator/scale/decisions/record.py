@@ -30,6 +30,7 @@ from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
 from activator.scale.wakers.scale import SCALE
 from activator.scale.wakers.table import waker_of
+from activator.scale.wakers.waker import AnyWaker
 from activator.scale.workloads.replicas import KNOWN as KNOWN_KINDS
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
@@ -172,13 +173,10 @@ def _without_needs(joined: Joined, rights: Rights) -> Facts:
         return Facts(service, None, None, ready, found.problem, found.detail)
     if (target := found.target) is None:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
-    replicas, words = found.replicas, service.asks.waker
-    # Most Services have neither words nor a kind of their own.
-    is_plain = words == WakerWords() and target.resource in KNOWN_KINDS.values()
-    waker = SCALE if is_plain else waker_of(service, target)
+    replicas, waker = found.replicas, _waker(service, target)
     if isinstance(waker, str) and service.mark:  # it fitted when the workload fell asleep
         service = services.awake(service)
-        waker = waker_of(service, target)
+        waker = _waker(service, target)
     if isinstance(waker, str):
         return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)
     if waker is not SCALE:
@@ -187,25 +185,21 @@ def _without_needs(joined: Joined, rights: Rights) -> Facts:
         detail = _NO_SCALE.format(service.asks.target, target.resource)
         return Facts(service, None, None, ready, ScaleReason.UNKNOWN_TARGET_KIND, detail)
     if waker.is_binary:
-        rules = service.asks.scale
+        asks, least = service.asks, min(service.asks.scale.min_scale, 1)
         rules = replace(
-            rules,
-            min_scale=min(rules.min_scale, 1),
-            max_scale=1,
-            initial_scale=1,
-            activation_scale=1,
+            asks.scale, min_scale=least, max_scale=1, initial_scale=1, activation_scale=1
         )
-        service = replace(service, asks=replace(service.asks, scale=rules))
+        service = replace(service, asks=replace(asks, scale=rules))
     missing = rights.problem(target)
-    return Facts(
-        service,
-        target,
-        replicas,
-        ready,
-        reason=ScaleReason.SCALE_FORBIDDEN if missing else "",
-        detail=missing,
-        is_watched=replicas is not None,
-    )
+    forbidden = ScaleReason.SCALE_FORBIDDEN if missing else ""
+    is_watched = replicas is not None
+    return Facts(service, target, replicas, ready, forbidden, missing, is_watched=is_watched)
+
+
+def _waker(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
+    """Return the waker of a Service, or why it can have none; most Services need no table."""
+    is_plain = service.asks.waker == WakerWords() and target.resource in KNOWN_KINDS.values()
+    return SCALE if is_plain else waker_of(service, target)
 
 
 _NO_SCALE: Final = (

@@ -50,18 +50,12 @@ class SizedPod(NamedTuple):
     waits_for: str
 
 
-class Workload(NamedTuple):
-    """A workload and its pods."""
-
-    scale: Scale
-    pods: Sequence[SizedPod]
-
-
 @dataclass(frozen=True, slots=True)
 class Resized(State):
     """The state of a workload whose pods are parked."""
 
-    found: Workload
+    scale: Scale
+    pods: Sequence[SizedPod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +73,20 @@ class ResizeWaker(Waker[Resized]):
         return *resize_rules(kind), *SCALE.rules(kind)
 
     async def read(self, access: Access, target: ScaleTarget) -> Resized:
-        found = await read_workload(access.api, target)
-        parked = [pod.name for pod in found.pods if self._is_parked(pod)]
-        if not found.scale.replicas or (parked and len(parked) == len(found.pods)):
-            return Resized(0, found)
-        waking = (pod.waits_for for pod in found.pods if pod.waits_for and pod.now == pod.full)
+        scale, pods = await read_workload(access.api, target)
+        parked = [pod.name for pod in pods if self._is_parked(pod)]
+        if not scale.replicas or (parked and len(parked) == len(pods)):
+            return Resized(0, scale, pods)
+        waking = (pod.waits_for for pod in pods if pod.waits_for and pod.now == pod.full)
         late = (f"Pod {name} is parked" for name in parked)
-        return Resized(found.scale.replicas, found, waits_for=next(chain(waking, late), ""))
+        return Resized(scale.replicas, scale, pods, waits_for=next(chain(waking, late), ""))
 
     async def write(
         self, access: Access, target: ScaleTarget, known: Resized, replicas: int
     ) -> Resized | None:
+        scale, pods = known.scale, known.pods
         if not replicas:
-            return await self._sleep(access, target, known.found)
-        scale, pods = known.found
+            return await self._sleep(access, target, scale, pods)
         if _RESIZES[0] in known.waits_for:  # its node has no room, and may have none for hours
             await SCALE.write(access, target, scale, 0)
             why = f"{known.waits_for}: the workload starts another pod instead"
@@ -107,17 +101,19 @@ class ResizeWaker(Waker[Resized]):
             return None
         return await self.read(access, target)
 
-    async def _sleep(self, access: Access, target: ScaleTarget, found: Workload) -> Resized | None:
-        if found.scale.replicas > 1:
-            if not await SCALE.write(access, target, found.scale, 1):
+    async def _sleep(
+        self, access: Access, target: ScaleTarget, scale: Scale, pods: Sequence[SizedPod]
+    ) -> Resized | None:
+        if scale.replicas > 1:
+            if not await SCALE.write(access, target, scale, 1):
                 return None
             for _ in range(_READS):  # the other pods are about to end
                 await asyncio.sleep(_PAUSE)
-                found = await read_workload(access.api, target)
-                if len(found.pods) <= 1:
+                scale, pods = await read_workload(access.api, target)
+                if len(pods) <= 1:
                     break
         why = ""
-        for pod in found.pods:
+        for pod in pods:
             if not pod.is_ready and not self._is_parked(pod):
                 why = f"Pod {pod.name} is not ready, and needs its CPU until it is"
                 raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)
@@ -128,9 +124,9 @@ class ResizeWaker(Waker[Resized]):
                     raise failure(target, response, _RESIZE)
                 why = _refusal(pod, response)
         if why:
-            if not await SCALE.write(access, target, found.scale, 0):
+            if not await SCALE.write(access, target, scale, 0):
                 return None
-            return Resized(0, found, instead=f"{why}: it cannot be parked, so it ends")
+            return Resized(0, scale, pods, instead=f"{why}: it cannot be parked, so it ends")
         return await self.read(access, target)
 
     def _parked(self, pod: SizedPod) -> Mapping[str, Cpu]:
@@ -159,7 +155,7 @@ def lacks_right(response: ApiResponse) -> bool:
     return response.meaning is Meaning.FORBIDDEN and "cannot" in response.message()
 
 
-async def read_workload(api: ApiServer, target: ScaleTarget) -> Workload:
+async def read_workload(api: ApiServer, target: ScaleTarget) -> tuple[Scale, Sequence[SizedPod]]:
     """Return a workload and its pods, as the API server has them.
 
     Raises:
@@ -178,7 +174,7 @@ async def read_workload(api: ApiServer, target: ScaleTarget) -> Workload:
     listed = await get(api, target, path, _LIST)
     cpus = dict(_cpus(spec["template"]["spec"]["containers"]))
     pods = root(listed, "PodList")["items"].items()
-    return Workload(scale, [_pod(pod, cpus) for pod in pods if _is_of(pod, target.name)])
+    return scale, [_pod(pod, cpus) for pod in pods if _is_of(pod, target.name)]
 
 
 async def resize(

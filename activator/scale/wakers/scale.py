@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from activator.discovery.api_server import MERGE_PATCH, ApiResponse, Meaning
-from activator.objects.fields import root
-from activator.scale.reasons import ScaleReason
-from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure
+from activator.objects.fields import ManifestError, root
+from activator.scale.wakers.waker import Access, Rule, State, Waker, failure
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -48,8 +47,10 @@ class Scale(Versioned):
         """Return a Scale object's fields. An absent ``spec.replicas`` is 0.
 
         Raises:
-            ManifestError: a field is wrong.
+            ManifestError: a field is wrong, or it is no object.
         """
+        if not isinstance(obj, dict):
+            raise ManifestError("", "", "the response is no Scale object")
         scale = root(obj, "Scale")
         return cls(
             scale["spec"]["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=0),
@@ -80,7 +81,7 @@ class ScaleWaker(Waker[Scale]):
         path = target.resource.scale_path(target.namespace, target.name)
         response = await access.api.send("GET", path)
         if response.is_ok:
-            return _parsed(response.decoded())
+            return Scale.of(response.decoded())
         if _is_unset(response):
             return Scale(0, "", "")
         raise failure(target, response, self.rules(target.resource)[0])
@@ -92,7 +93,7 @@ class ScaleWaker(Waker[Scale]):
         path = target.resource.scale_path(target.namespace, target.name)
         response = await access.api.send("PATCH", path, body, MERGE_PATCH)
         if response.is_ok:
-            return _parsed(response.decoded())
+            return Scale.of(response.decoded())
         if response.meaning is Meaning.CONFLICT:
             return None
         raise failure(target, response, self.rules(target.resource)[0], ("patch",))
@@ -107,9 +108,3 @@ def _is_unset(response: ApiResponse) -> bool:
     return (
         response.status == 500 and "spec replicas field" in message and "does not exist" in message
     )
-
-
-def _parsed(obj: object) -> Scale:
-    if not isinstance(obj, dict):
-        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
-    return Scale.of(obj)

@@ -6,14 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from activator.plain.annotations import (
-    PREFIX,
-    AsleepWhen,
-    Owner,
-    Route,
-    WakerName,
-    WakerWords,
-)
+from activator.plain.annotations import PREFIX, AsleepWhen, Owner, Route, WakerName, WakerWords
 from activator.plain.service import PlainService
 from activator.scale.wakers import http, patch, resize
 from activator.scale.wakers.scale import SCALE
@@ -83,11 +76,9 @@ def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
         given = {each.name: found for each in fields(words) if (found := getattr(words, each.name))}
         words = replace(row, **given)
     waker = WAKERS[name](words, service)
-    if isinstance(waker, str) or waker is SCALE:
+    if isinstance(waker, str) or waker is SCALE or service.leaving:
         return waker
     owner, route = service.asks.owner, service.asks.route
-    if service.leaving:
-        return waker
     if owner not in _SELF:
         return (
             f"waker {name.value} needs {PREFIX}owner self or none, and it is {owner.value}: change "

@@ -45,6 +45,16 @@ class Rule(NamedTuple):
         listed = ", ".join(f'"{verb}"' for verb in verbs)
         return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: [{listed}]}}'
 
+    def problem(self, response: ApiResponse, verbs: Sequence[str] = ()) -> str:
+        """Return why a request failed that needs the rule.
+
+        Arguments:
+            verbs: the ones that may be missing; by default all.
+        """
+        is_lacking = response.meaning is Meaning.FORBIDDEN
+        lacks = f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}" * is_lacking
+        return f"{response.status}: {response.message()}{lacks}"
+
 
 #: What the asleep mark needs.
 MARK_RULE: Final = Rule("", "services", ("patch",), "mark services")
@@ -165,14 +175,10 @@ def failure(
 
     Arguments:
         rule: the request needs it.
-        verbs: the ones that may be missing; by default all. A forbidden GET hides whether PATCH is
-            allowed.
+        verbs: as for ``Rule.problem``. A forbidden GET hides whether PATCH is allowed.
     """
-    found = _PROBLEMS[response.meaning]
-    detail = f"{response.status}: {response.message()}"
-    if found is ScaleReason.SCALE_FORBIDDEN:
-        detail = f"{detail}; the ClusterRole lacks {rule.lacking(*(verbs or rule.verbs))}"
-    elif response.status == 401:
+    found, detail = _PROBLEMS[response.meaning], rule.problem(response, verbs)
+    if response.status == 401:
         detail += "; the API server does not accept the token of the scaler's ServiceAccount"
     elif found is ScaleReason.SCALE_TARGET_MISSING:
         detail = f"{target} does not exist{target.waker.lacks} ({detail})"
