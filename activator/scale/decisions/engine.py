@@ -481,7 +481,7 @@ class Engine:
             record.quiet_until = record.renew_at
             return None
         if facts.replicas is None:
-            if record.looks(now):
+            if record.begins_look(now):
                 self._actuator.read(facts.target, None)
             return None
         seen = self._sharing.observe(name, now, frozen)
@@ -518,7 +518,7 @@ class Engine:
             plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
-        if record.looks(now):
+        if record.begins_look(now):
             self._actuator.read(facts.target, None)
         record.quiet_until = record.rest_until(plan, seen)
         return plan

@@ -313,8 +313,8 @@ class Record:
         """Whether only a read shows the workload as it is, or that the API server responds."""
         return not self.facts.is_watched or not (self.failed is None or self.is_refused)
 
-    def looks(self, now: float) -> bool:
-        """Return whether to read the replicas now, which the caller does; the next time is set."""
+    def begins_look(self, now: float) -> bool:
+        """Return whether the caller must read the replicas now, and set the next time."""
         if now < self.look_at or not self.needs_look:
             return False
         self.look_at = now + LOOK

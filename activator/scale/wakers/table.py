@@ -64,8 +64,8 @@ _SELF: Final = (Owner.SELF, Owner.NONE)
 def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     """Return the waker of a Service, or why it can have none."""
     words, kind = service.asks.waker, target.resource
-    row = KINDS.get((kind.group, kind.version, kind.kind.lower()), WakerWords(WakerName.SCALE))
-    row = _VLLM if words.profile else row
+    of_kind = KINDS.get((kind.group, kind.version, kind.kind.lower()), WakerWords(WakerName.SCALE))
+    row = _VLLM if words.profile else of_kind
     name = words.name or row.name
     assert name is not None
     for other, named in _WORDS.items():

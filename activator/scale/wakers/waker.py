@@ -51,9 +51,10 @@ class Rule(NamedTuple):
         Arguments:
             verbs: the ones that may be missing; by default all.
         """
-        is_lacking = response.meaning is Meaning.FORBIDDEN
-        lacks = f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}" * is_lacking
-        return f"{response.status}: {response.message()}{lacks}"
+        text = f"{response.status}: {response.message()}"
+        if response.meaning is Meaning.FORBIDDEN:
+            text += f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}"
+        return text
 
 
 #: What the asleep mark needs.
