@@ -216,8 +216,8 @@ async def _alone(add_on: HttpAddOn) -> None:
     async def found() -> bool:
         pods = await add_on.cluster.find("pod", NAMESPACE)
         # KEDA's own pods have no such name.
-        owners = [pod["metadata"]["name"].startswith((INTERCEPTOR, SCALER)) for pod in pods]
-        return sum(owners) == 2
+        names = [str(pod["metadata"]["name"]) for pod in pods]
+        return sum(name.startswith((INTERCEPTOR, SCALER)) for name in names) == 2
 
     await add_on.cluster.until(found, "one interceptor and one scaler run")
 
