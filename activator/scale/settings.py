@@ -84,8 +84,8 @@ class ScaleSettings:
     interceptors: tuple[str, str] | None = _setting(
         values.optional(values.SERVICE, "that none is polled"), "ACTIVATOR_INTERCEPTORS", ADD_ON,
         INTERCEPTORS,
-        "The admin Service of the interceptors. The scaler polls those of them without reports of "
-        "their own.",
+        "The admin Service of the interceptors. The scaler polls each one that does not report by "
+        "itself.",
         "Activators report by themselves.",
     )
     interceptors_port: int = _setting(
