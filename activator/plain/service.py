@@ -162,8 +162,8 @@ def leaving(obj: object, found: PlainService | None) -> PlainService | None:
             found is not None and not found.refused and found.words == words
         ):
             return None
-        others = {str(name): each for name, each in annotations.mapping().items()}
-        kept = {name: each for name, each in others.items() if name not in _WORDS}
+        others = annotations.mapping().items()
+        kept = {str(name): each for name, each in others if name not in _WORDS}
         kept |= {f"{PREFIX}{name}": each for name, each in given.items()}
         metadata = {**service["metadata"].mapping(), "annotations": kept}
         problems = Problems()
