@@ -22,13 +22,7 @@ from activator.keda.metrics import (
     metrics_of,
     object_metric,
 )
-from activator.keda.objects import (
-    ROUTE,
-    SCALED_OBJECT,
-    RouteObject,
-    parse_route,
-    parse_scaled_object,
-)
+from activator.keda.objects import PARSERS, RouteObject
 from activator.objects.fields import ObjectKey, ip_of, root
 from activator.plain.slices import SERVICE_LABEL
 from activator.scale.cluster.watch import KindView
@@ -36,10 +30,6 @@ from activator.scale.reports.load import LOST_COUNTS, MOST_UNKNOWN, Loads, Repor
 
 #: The name of all interceptors together, which no object can have.
 _ALL: Final = "", ""
-_PARSERS: Final[Mapping[str, Callable[[object], RouteObject]]] = {
-    SCALED_OBJECT: parse_scaled_object,
-    ROUTE: parse_route,
-}
 
 
 class TriggerError(Exception):
@@ -103,7 +93,7 @@ class Routes:
         self._waiting: dict[RouteName, asyncio.Event] = {}
         self._interceptors = _InterceptorView(service)
         self.polled: dict[str, PolledInterceptor] = {}
-        self.views: dict[str, KindView] = dict.fromkeys(_PARSERS, self)
+        self.views: dict[str, KindView] = dict.fromkeys(PARSERS, self)
         if service is not None:
             self.views["EndpointSlice"] = self._interceptors
 
@@ -115,7 +105,7 @@ class Routes:
         Raises:
             ManifestError: a field is wrong; nothing has changed.
         """
-        route, window = _PARSERS[key.kind](obj), None
+        route, window = PARSERS[key.kind](obj), None
         if route.rate is not None:
             before = self._known.get(key)
             is_same = before is not None and before[0].rate == route.rate
@@ -132,7 +122,7 @@ class Routes:
 
     def _of(self, name: RouteName) -> Iterable[tuple[RouteObject, RateWindow | None]]:
         """Yield the objects of a name; the two kinds may share it."""
-        for kind in _PARSERS:
+        for kind in PARSERS:
             if (known := self._known.get(ObjectKey(kind, *name))) is not None:
                 yield known
 
