@@ -33,11 +33,11 @@ _ALL: Final = "", ""
 
 
 class TriggerError(Exception):
-    """A trigger names an object that is not known; or it is wrong itself, if ``is_misuse``."""
+    """A trigger cannot be read; ``code`` is the name of the gRPC status."""
 
-    def __init__(self, text: str, *, is_misuse: bool = False) -> None:
+    def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
-        self.is_misuse = is_misuse
+        self.code = code
 
 
 class RouteReading(NamedTuple):
@@ -197,8 +197,11 @@ class Routes:
         )
         known = self._known.get(ObjectKey(kind, *name))
         if known is None:
-            text = f"{kind} {'/'.join(name)} does not exist, or its fields have never been valid"
-            raise TriggerError(text)
+            raise TriggerError(
+                "NOT_FOUND",
+                f"ScaledObject {namespace}/{scaled_object}: {kind} {'/'.join(name)} does not "
+                f"exist, or its fields have never been valid",
+            )
         route, window = known
         concurrency = self._concurrency(name, now)
         values = tuple(
@@ -211,8 +214,11 @@ class Routes:
     def _read_all(self, scaled_object: RouteName, target: str, now: float) -> RouteReading:
         """Return what the trigger of the interceptors themselves reads."""
         if not (target.isascii() and target.isdigit() and 0 < int(target[:19]) < 2**63):
-            text = f"{OWN_TRIGGER}: expected an integer from 1, got {target[:300]!r}"
-            raise TriggerError(text, is_misuse=True)
+            raise TriggerError(
+                "INVALID_ARGUMENT",
+                f"ScaledObject {'/'.join(scaled_object)}: {OWN_TRIGGER}: expected an integer from "
+                f"1, got {target[:300]!r}",
+            )
         names = {*self._pushed, *(name for each in self.polled.values() for name in each.counts)}
         total = ceil(sum(self._concurrency(name, now) for name in names))
         metric = RouteMetric(object_metric(scaled_object), float(target))
