@@ -19,6 +19,7 @@ from activator.keda.metrics import (
     RateWindow,
     RouteMetric,
     RouteName,
+    growth,
     metrics_of,
     object_metric,
 )
@@ -146,7 +147,7 @@ class Routes:
         """Record what an interceptor counts.
 
         A new interceptor, or a new object, has no rate before the second time: when its requests
-        came is not known. A counter that is lower than before began again at 0.
+        came is not known.
         """
         polled = self.polled.get(address)
         if polled is None:
@@ -156,8 +157,7 @@ class Routes:
         for name, count in counts.items():
             fresh = 0.0
             if count.requests is not None and name in before:
-                known = before[name].requests or 0.0
-                fresh = count.requests - (known if count.requests >= known else 0.0)
+                fresh = growth(count.requests, before[name].requests or 0.0)
             if fresh or count.concurrency or count.rate:
                 self._count(name, fresh, now)
 
