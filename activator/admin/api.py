@@ -39,6 +39,7 @@ def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.Rev
     """Return one element of ``revisions``."""
     now = driver.clock()
     revision, statistics = throttler.revision, throttler.statistics()
+    rules = revision.policies.interceptor
     capacity, service = statistics.capacity, statistics.service
     reason, detail = None, ""
     if statistics.waiting:
@@ -47,6 +48,7 @@ def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.Rev
         "namespace": revision.id.namespace,
         "name": revision.id.name,
         "kind": revision.id.kind.value,
+        "object": None if rules is None else rules.kind,
         "uid": revision.uid,
         "deleted": throttler.deleted,
         "containerConcurrency": revision.container_concurrency,

@@ -18,25 +18,6 @@ from throttler.model import Revision, RevisionID, RevisionKind
 _BLOCK: Final = 500
 
 
-class CounterRate:
-    """The rate of a counter that grows, or begins again at zero."""
-
-    def __init__(self, window: float, granularity: float) -> None:
-        self.window = RateWindow(window, granularity)
-        self._seen = 0
-
-    def count(self, counter: int, now: float) -> None:
-        """Note the value of the counter."""
-        added = counter - self._seen if counter >= self._seen else counter
-        self._seen = counter
-        if added:
-            self.window.record(added, now)
-
-    def mean(self, now: float) -> float:
-        """Return the increase per bucket, from the first increase to the last one."""
-        return self.window.mean(now, until_last=True)
-
-
 class RouteCounts:
     """The counts of all route objects.
 
@@ -55,7 +36,7 @@ class RouteCounts:
         self._revisions = revisions
         self._find = find
         self._clock = clock
-        self._rates: dict[RevisionID, CounterRate] = {}
+        self._rates: dict[RevisionID, RateWindow] = {}
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
         """Note the counters of revisions whose load is reported, which is each second."""
@@ -94,7 +75,7 @@ class RouteCounts:
         if rules is None or not rules.window:
             return 0.0
         rate, form = self._rates.get(revision.id), (rules.window, rules.granularity)
-        if rate is None or rate.window.form != form:
-            rate = self._rates[revision.id] = CounterRate(*form)
+        if rate is None or rate.form != form:
+            rate = self._rates[revision.id] = RateWindow(*form)
         rate.count(arrived, now)
-        return rate.mean(now)
+        return rate.mean(now, until_last=True)

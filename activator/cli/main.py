@@ -406,8 +406,13 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     ),
     click.Option(
         ["--kind"],
-        type=click.Choice(["revision", "service", "http-route", "fallback"]),
-        help="Kind of the object, if several share a name.",
+        type=click.Choice(
+            (
+                *("revision", "service", "HTTPScaledObject", "InterceptorRoute"),
+                *("http-route", "fallback"),
+            )
+        ),
+        help="Kind of the object, if several share a name; http-route is either route object.",
     ),
     _WATCH,
 )

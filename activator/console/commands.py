@@ -77,7 +77,7 @@ class Explain:
     """The requests and the page of ``activator explain``: one revision, as `Status` has them.
 
     Arguments:
-        kind: a value of RevisionKind; None for the first kind that has the name.
+        kind: of the revision or of its object; None for the first kind that has the name.
         scaler_url: the admin port of the scaler, which is queried about a Service; empty for none.
     """
 
@@ -90,7 +90,7 @@ class Explain:
         self._scaler_url = scaler_url
         self.path = f"{client.REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
         if kind is not None:
-            self.path += f"?kind={quote(kind, safe='')}"
+            self.path += f"?kind={quote(status.KINDS.get(kind, kind), safe='')}"
 
     def page(self, response: client.Json, second: client.Json, for_terminal: bool) -> Page:
         """Return the page; that of a Service has what the scaler knows."""

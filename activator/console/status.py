@@ -36,12 +36,13 @@ class StatusRow:
 
 _REVISION: Final = "revision"
 _SERVICE: Final = "service"
+_ROUTE: Final = "http-route"
 #: The kind of the revision of each kind of objects.
 KINDS: Final = {
     "Revision": _REVISION,
     "Service": _SERVICE,
-    "HTTPScaledObject": "http-route",
-    "InterceptorRoute": "http-route",
+    "HTTPScaledObject": _ROUTE,
+    "InterceptorRoute": _ROUTE,
 }
 #: The reasons of warnings about objects whose requests no pod can get, whatever starts.
 _UNREACHABLE: Final = ("no-such-service", "no-such-port", "own-port")
@@ -108,8 +109,10 @@ def _row(one: client.Json, wrong: str) -> StatusRow:
     pods = [pod for pod in one.nodes("pods") if pod.text("state", default="") != "gone"]
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
+    kind = named(one)[0]
     return StatusRow(
-        kind=named(one)[0],
+        # An activator before 0.3 does not name the object.
+        kind=one.text("object", default=kind) if kind == _ROUTE else kind,
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
         in_flight=f"{one.whole('inFlight')}/{capacity(one)}",

@@ -22,13 +22,22 @@ from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of
 from activator.plain.route_table import RouteClaim, RouteTable
 from activator.plain.service import BufferedPort
-from activator.plain.slices import NO_LISTENERS, OwnListeners, Slice, join
+from activator.plain.slices import NO_LISTENERS, Allotment, OwnListeners, Slice, join
 from activator.records.source_status import ObjectWarning
-from throttler.model import AppProtocol, ListedEndpoints, RevisionID, RevisionKind, ServiceRoute
+from throttler.model import (
+    AppProtocol,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+    ServiceRoute,
+)
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_Endpoints = Mapping[AppProtocol, ListedEndpoints]
 
 #: Most problems that the log has at once.
 _MOST_LOGGED: Final = 100
@@ -191,13 +200,25 @@ class Behind(NamedTuple):
             endpoints.
     """
 
-    endpoints: Mapping[AppProtocol, ListedEndpoints]
+    endpoints: _Endpoints
     own: Mapping[str, str]
 
 
 def claim_of(id_: RevisionID, created: str) -> RouteClaim:
     """Return the claim of an object to its rules, by the time of its creation."""
     return RouteClaim(created, str(id_), is_service=id_.kind is RevisionKind.SERVICE)
+
+
+NO_ROUTE: Final = ServiceRoute()
+
+
+@dataclass(slots=True)
+class Passed:
+    """What the sink has of one revision; None and an empty route for nothing."""
+
+    revision: Revision | None = None
+    endpoints: _Endpoints | None = None
+    route: ServiceRoute = NO_ROUTE
 
 
 class JoiningDialect(Dialect):
@@ -213,7 +234,33 @@ class JoiningDialect(Dialect):
         # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
         self._rules: RouteTable[RevisionID] = RouteTable()
+        # By Service and name: slices that list pods, and slices of the takeover.
+        self._slices: dict[ObjectKey, dict[ObjectKey, Slice | Allotment]] = {}
         self._ipv6 = scope.family is IpFamily.IPV6
+
+    def put_slice(
+        self, key: ObjectKey, old: Slice | Allotment | None, new: Slice | Allotment | None
+    ) -> None:
+        """Replace an EndpointSlice; None if it is deleted, or belongs to no Service."""
+        parts = [part for part in (old, new) if part is not None]
+        services = [ObjectKey("Service", key.namespace, part.service) for part in parts]
+        for service, part in zip(services, parts, strict=True):
+            known = self._slices.setdefault(service, {})
+            known.pop(key, None)
+            if part is new:
+                known[key] = part
+            if not known:
+                del self._slices[service]
+        for service in dict.fromkeys(services):
+            self._mark_users(service)
+
+    def _mark_users(self, service: ObjectKey) -> None:
+        """Mark the revisions that use a Service as changed."""
+        raise NotImplementedError
+
+    def _listing(self, service: ObjectKey) -> Collection[Slice]:
+        """Return the slices that list the pods of a Service."""
+        return [each for each in self._slices.get(service, {}).values() if isinstance(each, Slice)]
 
     def _claim(
         self, table: RouteTable[RevisionID], id_: RevisionID, old: ServiceRoute, new: ServiceRoute
@@ -222,6 +269,22 @@ class JoiningDialect(Dialect):
         if old[:2] != new[:2]:
             claims = claim_of(id_, old.created), claim_of(id_, new.created)
             self._changed.update(dict.fromkeys(table.exchange(*claims, new.rules, id_)))
+
+    def _pass_revision(self, passed: Passed, revision: Revision) -> None:
+        if passed.revision != revision:
+            self._sink.set_revision(revision)
+            passed.revision = revision
+
+    def _pass_endpoints(self, id_: RevisionID, passed: Passed, endpoints: _Endpoints) -> None:
+        if passed.endpoints != endpoints:
+            self._sink.set_endpoints(id_, endpoints)
+            passed.endpoints = endpoints
+
+    def _pass_route(self, id_: RevisionID, passed: Passed, route: ServiceRoute) -> None:
+        if passed.route != route:
+            self._claim(self._rules, id_, passed.route, route)
+            self._sink.set_route(id_, route)
+            passed.route = route
 
     def _behind(self, port: BufferedPort, slices: Collection[Slice]) -> Behind:
         """Return what slices list behind a port of their Service."""
@@ -248,8 +311,8 @@ class JoiningDialect(Dialect):
     def warnings(self) -> Iterable[ObjectWarning]:
         return self.reports.warnings()
 
-
-# Records and logs unusable objects.
+    def settled(self, unread: Collection[str]) -> None:
+        self.reports.settle()
 
 
 # Records and logs unusable objects, and the parts of valid objects that have no effect.

@@ -7,11 +7,18 @@ not know where objects come from, nor which of them are in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope, claim_of
+from activator.discovery.dialect import (
+    NO_ROUTE,
+    JoiningDialect,
+    ObjectKind,
+    Passed,
+    Scope,
+    claim_of,
+)
 from activator.discovery.source import Sink
 from activator.keda import objects
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject, Target
@@ -27,44 +34,25 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
-from activator.plain.slices import Slice
 from activator.plain.workloads import Index
-from throttler.model import (
-    AppProtocol,
-    ListedEndpoints,
-    Revision,
-    RevisionID,
-    RevisionKind,
-    ServiceRoute,
-)
+from throttler.model import RevisionID, RevisionKind
 
 T = TypeVar("T")
 
-_NO_ROUTE: Final = ServiceRoute()
-
 
 @dataclass(slots=True)
-class _Passed:
-    """What the sink has of one revision; None for nothing."""
-
-    revision: Revision | None = None
-    endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
-
-
-@dataclass(slots=True)
-class _Known:
-    """The objects of one name, and the values that the sink has of them.
+class _Known(Passed):
+    """The objects of one name, with the values that the sink has of them.
 
     Attributes:
         objects: by kind.
         uses: the Services and ConfigMaps that the object in force names.
-        passed: by the kind of the revision.
+        fallback: what the sink has of its fallback.
     """
 
     objects: dict[str, RouteObject] = field(default_factory=dict)
     uses: frozenset[ObjectKey] = frozenset()
-    passed: dict[RevisionKind, _Passed] = field(default_factory=dict)
-    route: ServiceRoute = _NO_ROUTE
+    fallback: Passed = field(default_factory=Passed)
 
     @property
     def in_force(self) -> RouteObject | None:
@@ -105,7 +93,6 @@ class KedaDialect(JoiningDialect):
         self._users: Index[ObjectKey, RevisionID] = Index()
         # Of a Service its ports; of a ConfigMap its bodies.
         self._named: dict[ObjectKey, Any] = {}
-        self._slices: dict[ObjectKey, dict[ObjectKey, Slice]] = {}
 
     # -- objects ------------------------------------------------------------------------------
 
@@ -135,33 +122,21 @@ class KedaDialect(JoiningDialect):
             self._named.pop(key, None)
         else:
             self._named[key] = new
-        self._changed.update(dict.fromkeys(self._users.get(key)))
+        self._mark_users(key)
 
-    def put_slice(self, key: ObjectKey, old: Slice | None, new: Slice | None) -> None:
-        """Replace an EndpointSlice; None if it is deleted, or belongs to no Service."""
-        for part in (old, new):
-            if part is None:
-                continue
-            service = ObjectKey("Service", key.namespace, part.service)
-            parts = self._slices.setdefault(service, {})
-            if part is new:
-                parts[key] = part
-            else:
-                parts.pop(key, None)
-            if not parts:
-                del self._slices[service]
-            self._changed.update(dict.fromkeys(self._users.get(service)))
+    def _mark_users(self, service: ObjectKey) -> None:
+        self._changed.update(dict.fromkeys(self._users.get(service)))
 
     # -- values -------------------------------------------------------------------------------
 
     def _publish(self, id_: RevisionID) -> None:
         if (known := self._known.get(id_)) is None:
             return
-        found = known.in_force
+        found, fallback = known.in_force, id_._replace(kind=RevisionKind.FALLBACK)
         if found is None:
-            for kind in known.passed:
-                self._sink.delete_revision(id_._replace(kind=kind))
-            self._claim(self._rules, id_, known.route, _NO_ROUTE)
+            self._delete(fallback, known.fallback)
+            self._delete(id_, known)
+            self._claim(self._rules, id_, known.route, NO_ROUTE)
             self.reports.put(id_, "", ())
             del self._known[id_]
             return
@@ -170,26 +145,17 @@ class KedaDialect(JoiningDialect):
             for name in found.config_maps
         }
         found_problems = list(problems_of(found, bodies, hides=len(known.objects) > 1))
-        targets = {RevisionKind.FALLBACK: found.fallback, RevisionKind.HTTP_ROUTE: found.target}
-        for kind, target in targets.items():
-            of_kind = id_._replace(kind=kind)
-            if target is not None:
-                passed = known.passed.setdefault(kind, _Passed())
-                of_target = self._pass(of_kind, passed, found, target, bodies)
-                if kind is RevisionKind.FALLBACK:  # it keeps no request from the target
-                    of_target = (
-                        ServiceProblem(ProblemReason.LIMITED, f"the fallback: {each.text}")
-                        for each in of_target
-                    )
-                found_problems += of_target
-            elif kind in known.passed:
-                self._sink.delete_revision(of_kind)
-                del known.passed[kind]
+        if found.fallback is None:
+            self._delete(fallback, known.fallback)
+        else:  # a problem of the fallback keeps no request from the target
+            of_fallback = self._join(fallback, known.fallback, found, found.fallback, bodies)
+            found_problems += (
+                ServiceProblem(ProblemReason.LIMITED, f"the fallback: {each.text}")
+                for each in of_fallback
+            )
+        found_problems += self._join(id_, known, found, found.target, bodies)
         route = route_of(found)
-        if known.route != route:
-            self._claim(self._rules, id_, known.route, route)
-            self._sink.set_route(id_, route)
-            known.route = route
+        self._pass_route(id_, known, route)
         taken = {
             key: f"{owner.kind} {other}"
             for key, other in self._rules.conflicts(claim_of(id_, route.created)).items()
@@ -198,34 +164,28 @@ class KedaDialect(JoiningDialect):
         found_problems += problems.of_routes(taken)
         self.reports.put(id_, found.kind, found_problems)
 
-    def _pass(
-        self, id_: RevisionID, passed: _Passed, found: RouteObject, target: Target, bodies: Bodies
+    def _delete(self, id_: RevisionID, passed: Passed) -> None:
+        if passed.revision is not None:
+            self._sink.delete_revision(id_)
+        passed.revision = passed.endpoints = None  # the sink removes the pods too
+
+    def _join(
+        self, id_: RevisionID, passed: Passed, found: RouteObject, target: Target, bodies: Bodies
     ) -> Iterable[ServiceProblem]:
         """Pass on a revision and its pods, and return what is wrong with its Service."""
         service = ObjectKey("Service", id_.namespace, target.service)
         port, problem = port_of(target, self._named.get(service))
         revision = revision_of(id_, found, port, problem, bodies, self._scope.interceptor)
-        if passed.revision != revision:
-            self._sink.set_revision(revision)
-            passed.revision = revision
-        endpoints: Mapping[AppProtocol, ListedEndpoints] = {}
+        self._pass_revision(passed, revision)
         if port is None:
+            self._pass_endpoints(id_, passed, {})
             known = service in self._named
             reason = ProblemReason.NO_SUCH_PORT if known else ProblemReason.NO_SUCH_SERVICE
-            found_problems = [ServiceProblem(reason, f"{problem}, so requests wait")]
-        else:
-            listed = self._slices.get(service, {}).values()
-            endpoints, own = self._behind(port, listed)
-            found_problems = [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
-        if passed.endpoints != endpoints:
-            self._sink.set_endpoints(id_, endpoints)
-            passed.endpoints = endpoints
-        return found_problems
-
-    # -- problems -----------------------------------------------------------------------------
-
-    def settled(self, unread: Collection[str]) -> None:
-        self.reports.settle()
+            return [ServiceProblem(reason, f"{problem}, so requests wait")]
+        listed = self._listing(service)
+        endpoints, own = self._behind(port, listed)
+        self._pass_endpoints(id_, passed, endpoints)
+        return [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         SCALED_OBJECT: ObjectKind(
@@ -238,7 +198,9 @@ class KedaDialect(JoiningDialect):
             objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
         ),
         "Service": ObjectKind("", _of_namespace(parse_ports), put_named),
-        "EndpointSlice": ObjectKind("discovery.k8s.io", _of_namespace(slices.parse), put_slice),
+        "EndpointSlice": ObjectKind(
+            "discovery.k8s.io", _of_namespace(slices.parse), JoiningDialect.put_slice
+        ),
         "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
     }
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple
 
-from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope, claim_of
+from activator.discovery.dialect import (
+    NO_ROUTE,
+    JoiningDialect,
+    ObjectKind,
+    Passed,
+    Scope,
+    claim_of,
+)
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
@@ -23,52 +31,34 @@ from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import revision_id, revision_of, route_of
 from activator.plain.route_table import RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
-from activator.plain.slices import Allotment, Condition, Slice
+from activator.plain.slices import Allotment, Condition
 from activator.plain.workloads import Matches, PlainWorkload, known_target
-from throttler.model import (
-    AppProtocol,
-    ListedEndpoints,
-    Revision,
-    RevisionID,
-    RevisionKind,
-    ServiceRoute,
-)
+from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.request_policies import RouteRule
-
-_NO_ROUTE: Final = ServiceRoute()
 
 
 @dataclass(slots=True)
-class _Known:
-    """The objects of one Service, and the values that the sink has of it.
+class _Known(Passed):
+    """A Service with the values that the sink has of it.
 
     Attributes:
-        pods: the Service whose slices list the pods; None for a Service that does not opt in.
+        pods: the Service whose slices list the pods.
+        service: as its annotations have it; None if it does not opt in.
         allotted: its oldest takeover slice, as last claimed; None without one.
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
         joined: the port whose endpoints the sink has, with ``pods``; None if a slice has changed
             since.
-        revision, endpoints, activators, route: as last passed to the sink; None, no activator and
-            ``Route()`` for nothing.
+        activators: as last passed to the sink, with the zone of each.
         own: endpoints that lead back to this process, with the setting of each port.
     """
 
+    pods: ObjectKey = field(kw_only=True)
     service: PlainService | None = None
-    pods: RevisionID | None = None
-    slices: dict[ObjectKey, Slice] = field(default_factory=dict)
-    allotments: dict[ObjectKey, Allotment] = field(default_factory=dict)
     allotted: Allotment | None = None
     port: BufferedPort | None = None
-    joined: tuple[BufferedPort, RevisionID | None] | None = None
-    revision: Revision | None = None
-    endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
+    joined: tuple[BufferedPort, ObjectKey] | None = None
     activators: Mapping[str, str] = field(default_factory=dict)
-    route: ServiceRoute = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        return self.service is None and not self.slices and not self.allotments
 
 
 class _Read(NamedTuple):
@@ -131,8 +121,7 @@ class ServicesDialect(JoiningDialect):
 
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
-        peers = scope.activators
-        self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
+        self._peers = ObjectKey("Service", *scope.activators) if scope.activators else None
         self._activators: Mapping[str, str] = {}  # the zone of each
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
@@ -146,10 +135,10 @@ class ServicesDialect(JoiningDialect):
     def put_service(self, key: ObjectKey, old: _Read | None, new: _Read | None) -> None:
         """Replace a Service; None if it is deleted."""
         found, selecting = new if new is not None else (None, None)
-        known = self._known.setdefault(revision_id(key), _Known())
+        known = self._known.setdefault(revision_id(key), _Known(pods=key))
         self._fronts.move(key, known.service, found)
         known.service = found
-        known.pods = None if found is None else revision_id(found.pods)
+        known.pods = key if found is None else found.pods
         for each in (key, *self._fronts.select(key, selecting)):
             self._follow(each)
 
@@ -170,34 +159,13 @@ class ServicesDialect(JoiningDialect):
     def _resolved(self, known: _Known) -> PlainService | None:
         return None if known.service is None else self._fronts.resolve(known.service)
 
-    def _slices(self, known: _Known) -> Collection[Slice]:
-        """Return the slices that list the pods of a Service."""
-        if known.pods is not None:
-            known = self._known.get(known.pods, _Known())
-        return known.slices.values()
-
-    def put_slice(
-        self, key: ObjectKey, old: Slice | Allotment | None, new: Slice | Allotment | None
-    ) -> None:
-        """Replace an EndpointSlice; None if it is deleted, or belongs to no Service."""
-        finds_activators = False
-        for part in (old, new):
-            if part is None:
-                continue
-            service = ObjectKey("Service", key.namespace, part.service)
-            known = self._known.setdefault(revision_id(service), _Known())
-            for each in map(revision_id, (service, *self._fronts.of.get(service))):
-                self._known[each].joined = None
-                self._changed[each] = None
-                finds_activators |= each == self._peers
-            parts: dict[ObjectKey, Slice] | dict[ObjectKey, Allotment]
-            parts = known.slices if isinstance(part, Slice) else known.allotments
-            if part is new:
-                parts[key] = part  # type: ignore[assignment] # both are of one type
-            else:
-                parts.pop(key, None)
-        if finds_activators:
-            self._find_activators()
+    def _mark_users(self, service: ObjectKey) -> None:
+        for each in (service, *self._fronts.of.get(service)):
+            if (known := self._known.get(revision_id(each))) is not None:
+                known.joined = None
+                self._changed[revision_id(each)] = None
+        if service == self._peers:
+            self._find_activators(service)
 
     def put_workload(
         self, key: ObjectKey, old: PlainWorkload | None, new: PlainWorkload | None
@@ -219,22 +187,20 @@ class ServicesDialect(JoiningDialect):
             known.port = service.port
             workloads = self._matches.find(id_)
             workload = workloads[0] if len(workloads) == 1 else None
-            revision = revision_of(service, service.port, workload)
-            if known.revision != revision:
-                self._sink.set_revision(revision)
-                known.revision = revision
+            self._pass_revision(known, revision_of(service, service.port, workload))
             self._set_endpoints(id_, known)
             if known.activators != self._activators:  # each has its share of the pods
                 self._sink.set_activators(id_, {service.port.protocol: self._activators})
                 known.activators = self._activators
             self._set_route(id_, known, service)
             self.reports.put(id_, "Service", self._problems(id_, known, service, workloads))
-        if known.is_empty:
+        if known.service is None and known.pods not in self._slices:
             del self._known[id_]
 
     def _withdraw(self, id_: RevisionID, known: _Known) -> None:
         """Remove a Service. Its endpoints stay as long as slices list them: requests finish."""
-        self._pass_route(id_, known, _NO_ROUTE)
+        self._claim_port(id_, known, None)
+        self._pass_route(id_, known, NO_ROUTE)
         if known.revision is not None:
             self._sink.delete_revision(id_)
             known.revision = None
@@ -243,52 +209,38 @@ class ServicesDialect(JoiningDialect):
     def _set_endpoints(self, id_: RevisionID, known: _Known) -> None:
         if known.port is None or known.joined == (known.port, known.pods):
             return
-        slices = self._slices(known)
-        endpoints, known.own = self._behind(known.port, slices)
-        if known.endpoints != endpoints:
-            self._sink.set_endpoints(id_, endpoints)
-            known.endpoints = endpoints
+        endpoints, known.own = self._behind(known.port, self._listing(known.pods))
+        self._pass_endpoints(id_, known, endpoints)
         known.joined = known.port, known.pods
 
-    def _find_activators(self) -> None:
+    def _find_activators(self, peers: ObjectKey) -> None:
         """Find the activators in the slices of their own Service; they share all pods.
 
         A pod has an address in one family, and so has an activator. One that is not ready gets no
         requests. The last one that ends keeps its share.
         """
-        known = self._known.get(self._peers) if self._peers else None
-        slices = () if known is None else known.slices.values()
-        listed = [pod for each in slices if each.is_ipv6 is self._ipv6 for pod in each.endpoints]
+        slices = (each for each in self._listing(peers) if each.is_ipv6 is self._ipv6)
+        listed = chain.from_iterable(each.endpoints for each in slices)
         ready = {pod.ip: pod.zone for pod in listed if pod.condition is Condition.READY}
         if ready != self._activators:
             self._activators = ready
             self._changed.update(dict.fromkeys(self._known))
 
     def _set_route(self, id_: RevisionID, known: _Known, service: PlainService) -> None:
-        allotments = known.allotments.values()
+        parts = self._slices.get(service.key, {}).values()
+        allotments = [each for each in parts if isinstance(each, Allotment)]
         allotment = min(allotments, default=None)
         self._claim_port(id_, known, allotment)
         port = 0 if allotment is None else allotment.port
         if self._ports.winner(RouteKey(str(port))) != id_:
             port = 0
-        self._pass_route(
-            id_, known, route_of(service, allotments, port, self._scope.cluster_domain)
-        )
-
-    def _pass_route(self, id_: RevisionID, known: _Known, route: ServiceRoute) -> None:
-        before = known.route
-        if before == route:
-            return
-        if route is _NO_ROUTE:
-            self._claim_port(id_, known, None)
-        self._claim(self._rules, id_, before, route)
-        self._sink.set_route(id_, route)
-        known.route = route
+        route = route_of(service, allotments, port, self._scope.cluster_domain)
+        self._pass_route(id_, known, route)
 
     def _claim_port(self, id_: RevisionID, known: _Known, allotment: Allotment | None) -> None:
         before, known.allotted = known.allotted, allotment
         old, new = (
-            _NO_ROUTE
+            NO_ROUTE
             if each is None or not each.port
             else ServiceRoute(each.created, (RouteRule((str(each.port),)),))
             for each in (before, allotment)
@@ -328,17 +280,17 @@ class ServicesDialect(JoiningDialect):
         yield from problems.of_hosts(conflicts, others)
         allotted = known.allotted.created if known.allotted else ""
         yield from problems.of_ports(self._ports.conflicts(claim_of(id_, allotted)))
-        yield from problems.of_slices(service.port, self._slices(known))
+        yield from problems.of_slices(service.port, self._listing(known.pods))
         yield from problems.of_own_ports(known.own)
         if self._peers is not None and not self._activators and service.asks.container_concurrency:
-            yield problems.of_activators(str(self._peers))
+            yield problems.of_activators("/".join(self._peers[1:]))
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         "Service": ObjectKind("", _parse_service, put_service, _warn_service),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io",
             lambda key, obj, scope: slices.parse_allotment(obj) or slices.parse(obj),
-            put_slice,
+            JoiningDialect.put_slice,
         ),
         **dict.fromkeys(
             workloads.KINDS,

@@ -98,6 +98,11 @@ def parse_queue(body: bytes) -> Mapping[RouteName, QueueCount]:
     return counts
 
 
+def growth(counter: float, before: float) -> float:
+    """Return by how much a counter has grown; a lower one than before began again at 0."""
+    return counter - before if counter >= before else counter
+
+
 @final
 class RateWindow:
     """The requests of one route object in the buckets of a window.
@@ -113,6 +118,13 @@ class RateWindow:
         self._most = ceil(window / granularity)
         self._buckets = deque[list[float]]()  # each with its number and its requests
         self._first = 0
+        self._counter = 0
+
+    def count(self, counter: int, now: float) -> None:
+        """Add the requests since the last call, by the number of all requests."""
+        if added := growth(counter, self._counter):
+            self.record(added, now)
+        self._counter = counter
 
     def record(self, requests: float, now: float) -> None:
         """Add requests; ``now`` is in seconds, and never less than in an earlier call."""

@@ -6,12 +6,13 @@ HTTP add-on, operator/apis/http/v1alpha1 and v1beta1, pkg/routing/table.go.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from activator.objects.fields import Field, root, show
 from activator.plain.route_table import without_port
@@ -39,22 +40,6 @@ _FRAMING: Final = frozenset(
         *("trailer", "transfer-encoding", "upgrade"),
     )
 )
-_PORT: Final = "service port portName"
-_METRIC: Final = (
-    "scalingMetric(concurrency(targetValue)requestRate(targetValue window granularity))"
-)
-_RULES: Final = "rules(hosts paths(value)headers(name value))"
-_RESPONSE: Final = "response(statusCode body bodyFromConfigMap(name key)headers)"
-#: The fields of ``spec``, each with its own in brackets; one without brackets may have any.
-_FIELDS: Final = {
-    SCALED_OBJECT: f"hosts pathPrefixes headers(name value)replicas(min max)scaledownPeriod "
-    f"{_METRIC}scaleTargetRef({_PORT} name apiVersion kind)targetPendingRequests "
-    f"coldStartTimeoutFailoverRef({_PORT} timeoutSeconds)initialCooldownPeriod "
-    f"timeouts(conditionWait responseHeader)",
-    ROUTE: f"target({_PORT}){_RULES}{_METRIC}coldStart(fallback(service(name port portName))"
-    f"placeholder({_RESPONSE})maxPendingRequests overflow)sessionPersistence "
-    f"staticRoutes({_RULES}{_RESPONSE}responseMode)timeouts(readiness request responseHeader)",
-}
 #: Most unknown fields that a text names.
 _SHOWN: Final = 5
 
@@ -146,17 +131,16 @@ def parse_scaled_object(obj: object) -> RouteObject:
     if metric["concurrency"].value is not None and metric["requestRate"].value is not None:
         metric.fail("has concurrency and requestRate: one of both can count")
     rate = _rate(metric["requestRate"], default=100)
+    _skip(spec, "scaledownPeriod", "initialCooldownPeriod")
+    _skip(spec["replicas"], "min", "max")
+    _skip(target, "name", "apiVersion", "kind")
     wait = _duration(timeouts["conditionWait"]) or None
     fallback = None
     if failover.value is not None:
         fallback = _target(failover)
         wait = failover["timeoutSeconds"].whole(minimum=0, maximum=_MOST, default=_FALLBACK_AFTER)
     pending = _count(spec["targetPendingRequests"], default=100)
-    rule = RouteRule(
-        _hosts(spec["hosts"]),
-        tuple(each.text().strip("/") for each in spec["pathPrefixes"].items()),
-        tuple(_headers(spec["headers"])),
-    )
+    rule = _rule(spec, spec["pathPrefixes"].items())
     return RouteObject(
         SCALED_OBJECT,
         metadata["uid"].text(),
@@ -205,7 +189,7 @@ def parse_route(obj: object) -> RouteObject:
         ROUTE,
         metadata["uid"].text(),
         metadata["creationTimestamp"].text(),
-        tuple(map(_rule, spec["rules"].items())),
+        _rules(spec["rules"]),
         _target(spec["target"]),
         Timeouts(
             *(_duration(timeouts[name]) for name in ("readiness", "request", "responseHeader"))
@@ -221,44 +205,6 @@ def parse_route(obj: object) -> RouteObject:
     )
 
 
-def unknown_fields(obj: object, kind: str) -> str:
-    """Return the fields that the CRD does not have: an API server would drop them.
-
-    Arguments:
-        obj: a valid object, as decoded from JSON or YAML.
-
-    Returns:
-        A sentence without a full stop; empty if each field is known.
-    """
-    known = _tree(iter(re.findall(r"\w+|[()]", _FIELDS[kind])))
-    return "; ".join(islice(_unknown(root(obj, kind)["spec"], known), _SHOWN))
-
-
-_Tree = dict[str, "_Tree"]
-
-
-def _tree(words: Iterator[str]) -> _Tree:
-    tree, last = _Tree(), ""
-    for word in words:
-        if word == ")":
-            break
-        if word == "(":
-            tree[last] = _tree(words)
-        else:
-            tree[last := word] = {}
-    return tree
-
-
-def _unknown(field: Field, known: _Tree) -> Iterator[str]:
-    for each in field.items() if isinstance(field.value, list) else (field,):
-        for name in map(str, each.mapping() if known else ()):
-            if name in known:
-                yield from _unknown(each[name], known[name])
-                continue
-            near = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
-            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{near}"
-
-
 def parse_body(obj: object) -> dict[str, bytes] | None:
     """Return the contents of a ConfigMap that may be the body of a response; None for others.
 
@@ -270,6 +216,62 @@ def parse_body(obj: object) -> dict[str, bytes] | None:
         return None
     data = found["data"]
     return {str(key): data.at(str(key)).text().encode() for key in data.mapping()}
+
+
+PARSERS: Final[Mapping[str, Callable[[object], RouteObject]]] = {
+    SCALED_OBJECT: parse_scaled_object,
+    ROUTE: parse_route,
+}
+
+
+# -- unknown fields: those that the parser of a kind does not read
+
+
+def unknown_fields(obj: object, kind: str) -> str:
+    """Return the fields that the CRD does not have: an API server would drop them.
+
+    Arguments:
+        obj: a valid object, as decoded from JSON or YAML.
+
+    Returns:
+        A sentence without a full stop; empty if each field is known.
+    """
+    recorded = json.loads(json.dumps(obj, default=str), object_hook=_Recorder)
+    PARSERS[kind](recorded)
+    return "; ".join(islice(_unread(root(recorded, kind)["spec"]), _SHOWN))
+
+
+class _Recorder(dict[str, Any]):
+    """An object that records the names of the fields that are read."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.read = dict[str, None]()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read[key] = None
+        return super().get(key, default)
+
+
+def _unread(field: Field) -> Iterator[str]:
+    """Yield the fields that nothing read, except of an object of which nothing was read at all."""
+    for each in field.items() if isinstance(field.value, list) else (field,):
+        known = each.value.read if isinstance(each.value, _Recorder) else {}
+        for name in map(str, each.mapping() if known else ()):
+            if name in known:
+                yield from _unread(each[name])
+                continue
+            near = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
+            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{near}"
+
+
+def _skip(field: Field, *names: str) -> None:
+    """Read fields that say nothing about requests: so they are known."""
+    for name in names:
+        _ = field[name]
+
+
+# -- parts of objects
 
 
 def _target(field: Field, service: str = "service") -> Target:
@@ -291,31 +293,41 @@ def _hosts(field: Field) -> tuple[str, ...]:
     )
 
 
-def _headers(field: Field) -> Iterator[HeaderRule]:
-    for each in field.items():
-        name, value = each["name"], each["value"]
-        if not _TOKEN.fullmatch(name.text()):
-            name.expected("the name of a header field")
-        if not _VALUE.fullmatch(value.text()):
-            value.expected("the value of a header field")
-        wanted = None if value.value is None else value.text().encode()
-        yield HeaderRule(name.text().lower().encode(), wanted)
+def _rule(field: Field, prefixes: Iterable[Field]) -> RouteRule:
+    return RouteRule(
+        _hosts(field["hosts"]),
+        tuple(each.text().strip("/") for each in prefixes),
+        tuple(map(_header, field["headers"].items())),
+    )
 
 
-def _rule(field: Field) -> RouteRule:
-    paths = []
-    for each in field["paths"].items():
-        if not each["value"].text():
-            each["value"].expected("a path")
-        paths.append(each["value"].text().strip("/"))
-    return RouteRule(_hosts(field["hosts"]), tuple(paths), tuple(_headers(field["headers"])))
+def _header(field: Field) -> HeaderRule:
+    name, value = field["name"], field["value"]
+    if not _TOKEN.fullmatch(name.text()):
+        name.expected("the name of a header field")
+    if not _VALUE.fullmatch(value.text()):
+        value.expected("the value of a header field")
+    return HeaderRule(
+        name.text().lower().encode(), None if value.value is None else value.text().encode()
+    )
+
+
+def _rules(field: Field) -> tuple[RouteRule, ...]:
+    """Return the rules of an InterceptorRoute."""
+    return tuple(_rule(each, map(_path, each["paths"].items())) for each in field.items())
+
+
+def _path(field: Field) -> Field:
+    if not field["value"].text():
+        field["value"].expected("a path")
+    return field["value"]
 
 
 def _static_route(field: Field) -> StaticRoute:
     mode = field["responseMode"]
     if mode.text("WhenUnavailable") not in ("WhenUnavailable", "Always"):
         mode.expected("WhenUnavailable or Always")
-    rules = tuple(map(_rule, field["rules"].items()))
+    rules = _rules(field["rules"])
     if not rules:
         field["rules"].expected("at least one rule")
     return StaticRoute(rules, _static(field["response"], 200), mode.value == "Always")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,89 @@ async def test_a_pod_gets_a_request_over_tls_only_if_the_settings_trust_it(
         if status != 200:
             assert "local issuer certificate" in response.headers["activator-reason"]
     pod.close()
+
+
+async def test_a_pod_that_is_silent_over_tls_delays_one_request(tmp_path: Path) -> None:
+    write(tmp_path, "tls.crt", "tls.key", "web.example", ca=trustme.CA())
+    of_pod, folder = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), tmp_path / "objects"
+    of_pod.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    folder.mkdir()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(read, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    good = await asyncio.start_server(respond, "127.0.0.2", port, ssl=of_pod)
+    pods = pods_at({"name": "", "port": port})
+    pods["endpoints"].append({"addresses": ["127.0.0.2"], "conditions": {"ready": True}})
+    put(folder, scaled("web", "web.example"), target(), pods)
+    variables = {
+        "KEDA_HTTP_PROXY_TLS_ENABLED": "true",
+        "KEDA_HTTP_PROXY_TLS_CERT_PATH": f"{tmp_path}/tls.crt",
+        "KEDA_HTTP_PROXY_TLS_KEY_PATH": f"{tmp_path}/tls.key",
+        "KEDA_HTTP_TLS_SKIP_VERIFY": "true",
+        "KEDA_HTTP_CONNECT_TIMEOUT": "20ms",
+    }
+    async with AsyncExitStack() as stack:
+        stack.callback(silent.close)
+        stack.callback(good.close)
+        at = await stack.enter_async_context(started(servers_of(folder, variables)))
+        client = httpx.AsyncClient(trust_env=False, verify=False)
+        await stack.enter_async_context(client)
+        url = f"https://127.0.0.1:{at['https'].rpartition(':')[2]}/"
+        for _ in range(20):
+            response = await client.get(url, headers={"Host": "web.example"})
+            assert response.status_code == 200
+        metrics = (await client.get(f"http://{at['metrics']}/metrics")).text
+        seen = (await client.get(f"http://{at['admin']}/api/v1/revisions/shop/web")).json()
+    requeued = r"activator_requeues_total{[^}]*} ([1-9].*)"
+    assert re.findall(requeued, metrics) == ["1"]
+    errors = {pod["address"]: pod["lastError"] for pod in seen["pods"]}
+    assert "handshake timed out" in errors[f"127.0.0.1:{port}"]
+
+
+async def test_a_pod_that_is_silent_only_over_tls_keeps_its_plain_requests(tmp_path: Path) -> None:
+    write(tmp_path, "tls.crt", "tls.key", "web.example", ca=trustme.CA())
+    folder = tmp_path / "objects"
+    folder.mkdir()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                if data.startswith(b"GET "):
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    pod = await asyncio.start_server(respond, "127.0.0.1", 0)
+    port = {"name": "", "port": pod.sockets[0].getsockname()[1]}
+    limit = {"conditionWait": "500ms"}
+    put(folder, scaled("web", "web.example", timeouts=limit), target(), pods_at(port))
+    variables = {
+        "KEDA_HTTP_PROXY_TLS_ENABLED": "true",
+        "KEDA_HTTP_PROXY_TLS_CERT_PATH": f"{tmp_path}/tls.crt",
+        "KEDA_HTTP_PROXY_TLS_KEY_PATH": f"{tmp_path}/tls.key",
+        "KEDA_HTTP_CONNECT_TIMEOUT": "20ms",
+    }
+    async with AsyncExitStack() as stack:
+        stack.callback(pod.close)
+        at = await stack.enter_async_context(started(servers_of(folder, variables)))
+        client = httpx.AsyncClient(trust_env=False, verify=False)
+        await stack.enter_async_context(client)
+        statuses = []
+        for scheme in ("http", "https", "http"):
+            url = f"{scheme}://127.0.0.1:{at[scheme].rpartition(':')[2]}/"
+            response = await client.get(url, headers={"Host": "web.example"})
+            statuses.append(response.status_code)
+    assert statuses == [200, 504, 200]
 
 
 async def test_unusable_certificates_are_an_error_at_start(tmp_path: Path) -> None:

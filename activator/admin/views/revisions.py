@@ -105,6 +105,10 @@ class RevisionIdentity(TypedDict):
     namespace: Annotated[str, "namespace of the object"]
     name: Annotated[str, "name of the object"]
     kind: Annotated[str, KIND]
+    object: Annotated[
+        str | None,
+        "`HTTPScaledObject` or `InterceptorRoute` of the KEDA HTTP add-on; else `null`",
+    ]
     uid: Annotated[str, "its uid; the same name with another uid is another revision"]
     deleted: Annotated[
         bool,

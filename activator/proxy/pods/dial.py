@@ -225,8 +225,10 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
                 both = limit, min(within, HANDSHAKE_FACTOR * limit, HANDSHAKE_TIMEOUT)
                 proof = target.proof._replace(http2=http2)
                 await connect_tls(loops, target.host, target.port, both, proof)
+            pool.timed_out = False
             return pod
         except OSError as error:
+            pool.timed_out = isinstance(error, TimeoutError)
             if error.errno not in LOCAL_SHORTAGE or not waiter.wants_connection:
                 raise
         finally:

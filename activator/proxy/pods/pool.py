@@ -262,6 +262,7 @@ class Pool:
         speaks_http1: whether the pod has responded in HTTP/1, to a request or to a probe.
         gone: whether the pool keeps no connections, because its pod is gone or no longer trusted.
         reachable: whether the last attempt to open a connection succeeded.
+        timed_out: whether it timed out.
         made_for: see ``_form_of``; None until the pool is in use.
     """
 
@@ -279,6 +280,7 @@ class Pool:
         "shared",
         "speaks_http1",
         "target",
+        "timed_out",
     )
 
     def __init__(self, resources: Resources, target: PodTarget) -> None:
@@ -293,7 +295,7 @@ class Pool:
         self.shared: list[Http2Pod] = []
         self._dial: SharedDial | None = None
         self._assumed = False  # ``known_as`` follows from a connection that closed early
-        self.reachable = False
+        self.reachable = self.timed_out = False
         self.made_for: tuple[AppProtocol, bool, bool] | None = None
 
     # -- for exchanges --------------------------------------------------------------------------
@@ -561,6 +563,17 @@ class ConnectionPools:
                 pool.speaks(HTTP_2)
             self._secured[pod] = pool
         return pool
+
+    def timed_out(self, pod: PodTracker) -> Pool | None:
+        """Return the connections over TLS to a pod of an object of the KEDA HTTP add-on.
+
+        None unless the last attempt timed out, or if the pod has responded to a plain request.
+        """
+        pool, plain = self._secured.get(pod), self._pools.get(pod)
+        if pool is None or not pool.timed_out:
+            return None
+        serves_plain = plain is not None and (plain.speaks_http1 or plain.capacity.responses)
+        return None if serves_plain else pool
 
     def for_probes(self, pod: PodTracker) -> Pool:
         """Return the connections to a pod for probes.

@@ -4,7 +4,8 @@ Probes of queue-proxy are never encrypted. Over TLS, requests may fail to reach 
 probes: its certificate is wrong, or its TLS port is closed. So a probe first opens a connection for
 requests, unless the last attempt to open one succeeded. A pod that requests cannot reach then fails
 its probe with that error. It gets probes as seldom as other failing pods. A good pod's first
-request finds an open connection, without a handshake.
+request finds an open connection, without a handshake. A pod of an object of the KEDA HTTP add-on
+may serve requests with TLS and without. For it, only an attempt that timed out has this effect.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ProbePools:
     def of(self, pod: PodTracker) -> ProbePool:
         """Return the connections to a pod for one probe."""
         probes, requests = self._pools.for_probes(pod), self._pools.of(pod)
-        return ProbePool(probes, None if probes is requests else requests)
+        return ProbePool(probes, self._pools.timed_out(pod) if probes is requests else requests)
 
 
 @final

@@ -19,16 +19,11 @@ from activator.keda.metrics import (
     RateWindow,
     RouteMetric,
     RouteName,
+    growth,
     metrics_of,
     object_metric,
 )
-from activator.keda.objects import (
-    ROUTE,
-    SCALED_OBJECT,
-    RouteObject,
-    parse_route,
-    parse_scaled_object,
-)
+from activator.keda.objects import PARSERS, RouteObject
 from activator.objects.fields import ObjectKey, ip_of, root
 from activator.plain.slices import SERVICE_LABEL
 from activator.scale.cluster.watch import KindView
@@ -36,18 +31,14 @@ from activator.scale.reports.load import LOST_COUNTS, MOST_UNKNOWN, Loads, Repor
 
 #: The name of all interceptors together, which no object can have.
 _ALL: Final = "", ""
-_PARSERS: Final[Mapping[str, Callable[[object], RouteObject]]] = {
-    SCALED_OBJECT: parse_scaled_object,
-    ROUTE: parse_route,
-}
 
 
 class TriggerError(Exception):
-    """A trigger names an object that is not known; or it is wrong itself, if ``is_misuse``."""
+    """A trigger cannot be read; ``code`` is the name of the gRPC status."""
 
-    def __init__(self, text: str, *, is_misuse: bool = False) -> None:
+    def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
-        self.is_misuse = is_misuse
+        self.code = code
 
 
 class RouteReading(NamedTuple):
@@ -103,7 +94,7 @@ class Routes:
         self._waiting: dict[RouteName, asyncio.Event] = {}
         self._interceptors = _InterceptorView(service)
         self.polled: dict[str, PolledInterceptor] = {}
-        self.views: dict[str, KindView] = dict.fromkeys(_PARSERS, self)
+        self.views: dict[str, KindView] = dict.fromkeys(PARSERS, self)
         if service is not None:
             self.views["EndpointSlice"] = self._interceptors
 
@@ -115,7 +106,7 @@ class Routes:
         Raises:
             ManifestError: a field is wrong; nothing has changed.
         """
-        route, window = _PARSERS[key.kind](obj), None
+        route, window = PARSERS[key.kind](obj), None
         if route.rate is not None:
             before = self._known.get(key)
             is_same = before is not None and before[0].rate == route.rate
@@ -132,7 +123,7 @@ class Routes:
 
     def _of(self, name: RouteName) -> Iterable[tuple[RouteObject, RateWindow | None]]:
         """Yield the objects of a name; the two kinds may share it."""
-        for kind in _PARSERS:
+        for kind in PARSERS:
             if (known := self._known.get(ObjectKey(kind, *name))) is not None:
                 yield known
 
@@ -156,7 +147,7 @@ class Routes:
         """Record what an interceptor counts.
 
         A new interceptor, or a new object, has no rate before the second time: when its requests
-        came is not known. A counter that is lower than before began again at 0.
+        came is not known.
         """
         polled = self.polled.get(address)
         if polled is None:
@@ -166,8 +157,7 @@ class Routes:
         for name, count in counts.items():
             fresh = 0.0
             if count.requests is not None and name in before:
-                known = before[name].requests or 0.0
-                fresh = count.requests - (known if count.requests >= known else 0.0)
+                fresh = growth(count.requests, before[name].requests or 0.0)
             if fresh or count.concurrency or count.rate:
                 self._count(name, fresh, now)
 
@@ -207,8 +197,11 @@ class Routes:
         )
         known = self._known.get(ObjectKey(kind, *name))
         if known is None:
-            text = f"{kind} {'/'.join(name)} does not exist, or its fields have never been valid"
-            raise TriggerError(text)
+            raise TriggerError(
+                "NOT_FOUND",
+                f"ScaledObject {namespace}/{scaled_object}: {kind} {'/'.join(name)} does not "
+                f"exist, or its fields have never been valid",
+            )
         route, window = known
         concurrency = self._concurrency(name, now)
         values = tuple(
@@ -221,8 +214,11 @@ class Routes:
     def _read_all(self, scaled_object: RouteName, target: str, now: float) -> RouteReading:
         """Return what the trigger of the interceptors themselves reads."""
         if not (target.isascii() and target.isdigit() and 0 < int(target[:19]) < 2**63):
-            text = f"{OWN_TRIGGER}: expected an integer from 1, got {target[:300]!r}"
-            raise TriggerError(text, is_misuse=True)
+            raise TriggerError(
+                "INVALID_ARGUMENT",
+                f"ScaledObject {'/'.join(scaled_object)}: {OWN_TRIGGER}: expected an integer from "
+                f"1, got {target[:300]!r}",
+            )
         names = {*self._pushed, *(name for each in self.polled.values() for name in each.counts)}
         total = ceil(sum(self._concurrency(name, now) for name in names))
         metric = RouteMetric(object_metric(scaled_object), float(target))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -114,34 +114,33 @@ class ExternalScaler:
 
     async def get_metrics(self, request: Any, context: Any) -> Any:
         """Return the metrics; of an InterceptorRoute only the one that the call names."""
-        trigger = await self._find(request.scaledObjectRef, context, counts=True)
+        ref = getattr(request, "scaledObjectRef", request)
+        trigger = await self._find(ref, context, counts=True)
         values = [value for _, value in trigger.metrics]
-        if request.metricName and ROUTE_TRIGGER in request.scaledObjectRef.scalerMetadata:
+        if request.metricName and ROUTE_TRIGGER in ref.scalerMetadata:
             values = [each for each in values if each.metricName == request.metricName]
         return wire.GetMetricsResponse(metricValues=values)
 
     async def _find(self, ref: Any, context: Any, *, counts: bool = False) -> _Trigger:
-        """Return what a trigger reads; end the call if its object is not known.
+        """Return what a trigger reads; end the call if there is nothing to read.
 
         Arguments:
+            ref: the object of the call, or the error of a call without one.
             counts: whether the call needs a load: while no interceptor is known, it ends.
         """
-        if not self.is_leader():
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "this scaler is not the leader")
-        routes = self._routes
-        if routes is None or not ref.scalerMetadata.keys() & ROUTE_KEYS:
-            return await self._of_service(ref, context)
-        if counts and not routes.has_counts():
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "no interceptor has reported its requests for a while"
-            )
         try:
-            return self._of_route(routes, ref)
+            if isinstance(ref, DecodeError):
+                raise TriggerError("INVALID_ARGUMENT", str(ref))
+            if not self.is_leader():
+                raise TriggerError("UNAVAILABLE", "this scaler is not the leader")
+            if self._routes is None or not ref.scalerMetadata.keys() & ROUTE_KEYS:
+                return self._of_service(ref)
+            if counts and not self._routes.has_counts():
+                text = "no interceptor has reported its requests for a while"
+                raise TriggerError("UNAVAILABLE", text)
+            return self._of_route(self._routes, ref)
         except TriggerError as error:
-            code = grpc.StatusCode.NOT_FOUND
-            if error.is_misuse:
-                code = grpc.StatusCode.INVALID_ARGUMENT
-            await context.abort(code, f"ScaledObject {ref.namespace}/{ref.name}: {error}")
+            await context.abort(grpc.StatusCode[error.code], str(error))
             raise
 
     def _of_route(self, routes: Routes, ref: Any) -> _Trigger:
@@ -158,23 +157,22 @@ class ExternalScaler:
         event = asyncio.Event() if active else routes.requested(name)
         return _Trigger(active, metrics, event.wait)
 
-    async def _of_service(self, ref: Any, context: Any) -> _Trigger:
+    def _of_service(self, ref: Any) -> _Trigger:
         name = ref.scalerMetadata.get(SERVICE_KEY, "")
-        service = ServiceName(ref.namespace, name)
         if not name:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
+            raise TriggerError(
+                "INVALID_ARGUMENT",
                 f"ScaledObject {ref.namespace}/{ref.name}: its trigger lacks the metadata "
                 f"{SERVICE_KEY}, the name of the Service",
             )
+        service = ServiceName(ref.namespace, name)
         workload = self._services.workload(service)
         if workload is None:
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND,
+            raise TriggerError(
+                "NOT_FOUND",
                 f"Service {ref.namespace}/{name} does not exist, or lacks the annotation "
                 f"activator.dev/enabled=true",
             )
-        assert workload is not None
         metric, target, load = metric_name(service), workload.target, workload.shown
         spec = wire.MetricSpec(
             metricName=metric, targetSize=max(round(target), 1), targetSizeFloat=target
@@ -190,28 +188,17 @@ def metric_name(service: ServiceName) -> str:
 
 
 def handlers(scaler: ExternalScaler) -> Any:
-    """Return what a ``grpc.aio`` server needs to serve KEDA.
+    """Return what a ``grpc.aio`` server needs to serve KEDA."""
 
-    The methods get bytes: gRPC logs each request that it cannot decode itself, with a stack.
-    """
+    def method(handler: Any, call: Any, request: Any) -> Any:
+        return handler(call, _decoder(request), _encoded)
 
-    def unary(method: Any, request: Any) -> Any:
-        async def call(data: bytes, context: Any) -> Any:
-            return await method(await _decoded(request, data, context), context)
-
-        return grpc.unary_unary_rpc_method_handler(call, None, _encoded)
-
-    async def stream_is_active(data: bytes, context: Any) -> AsyncIterator[Any]:
-        ref = await _decoded(wire.ScaledObjectRef, data, context)
-        async with contextlib.aclosing(scaler.stream_is_active(ref, context)) as states:
-            async for state in states:
-                yield state
-
+    unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
     methods = {
-        "IsActive": unary(scaler.is_active, wire.ScaledObjectRef),
-        "StreamIsActive": grpc.unary_stream_rpc_method_handler(stream_is_active, None, _encoded),
-        "GetMetricSpec": unary(scaler.get_metric_spec, wire.ScaledObjectRef),
-        "GetMetrics": unary(scaler.get_metrics, wire.GetMetricsRequest),
+        "IsActive": method(unary, scaler.is_active, wire.ScaledObjectRef),
+        "StreamIsActive": method(stream, scaler.stream_is_active, wire.ScaledObjectRef),
+        "GetMetricSpec": method(unary, scaler.get_metric_spec, wire.ScaledObjectRef),
+        "GetMetrics": method(unary, scaler.get_metrics, wire.GetMetricsRequest),
     }
     return grpc.method_handlers_generic_handler("externalscaler.ExternalScaler", methods)
 
@@ -234,12 +221,15 @@ def health(scaler: ExternalScaler) -> Any:
     return grpc.method_handlers_generic_handler("grpc.health.v1.Health", methods)
 
 
-async def _decoded(request: Any, data: bytes, context: Any) -> Any:
-    """Return the message of a call; end the call if it is none."""
-    try:
-        return request.FromString(data)
-    except DecodeError as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+def _decoder(message: Any) -> Any:
+    def decoded(data: bytes) -> Any:
+        """Return a message, or the error: gRPC would log a raised one, with a stack."""
+        try:
+            return message.FromString(data)
+        except DecodeError as error:
+            return error
+
+    return decoded
 
 
 def _encoded(message: Any) -> bytes:

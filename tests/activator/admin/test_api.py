@@ -42,6 +42,7 @@ def test_a_revision_at_zero(world):
         "namespace": "default",
         "name": "hello",
         "kind": "revision",
+        "object": None,
         "uid": "u1",
         "deleted": False,
         "containerConcurrency": 2,

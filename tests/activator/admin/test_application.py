@@ -213,7 +213,7 @@ async def test_a_route_object_has_its_rules_and_what_it_asks_for(world):
     assert (zap["route"]["rules"], zap["route"]["taken"]) == (["a.com/api", "zap.com"], {})
     assert (await get(world, f"{REVISIONS}/default/zap?kind=service")).status_code == 404
     rows = status.read_rows(parse((await get(world, REVISIONS)).text))
-    assert [row.kind for row in rows] == ["http-route"] * 3
+    assert [row.kind for row in rows] == ["InterceptorRoute"] * 3
     page = plain(explain.page(parse(json.dumps(one))))
     assert "a.com/api: route object default/zap has it" in page
     assert "9 s for the whole request" in page

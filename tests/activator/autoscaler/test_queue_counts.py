@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.autoscaler.links import StatReporter
-from activator.autoscaler.queue_counts import CounterRate
+from activator.keda.metrics import RateWindow
 from throttler.model import Policies, Revision, RevisionID, RevisionKind
 from throttler.request_policies import InterceptorRules, RequestPolicies
 
@@ -119,7 +119,7 @@ async def test_many_objects_come_in_pieces_that_are_one_document():
     ],
 )
 def test_a_window_mean_divides_by_the_buckets_from_the_first_to_the_last(counts, now, mean):
-    window = CounterRate(10.0, 1.0)
+    window = RateWindow(10.0, 1.0)
     for at, counter in counts:
         window.count(counter, at)
-    assert window.mean(now) == mean
+    assert window.mean(now, until_last=True) == mean

@@ -147,7 +147,7 @@ def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -
     world.put(*objects, deployment())
     world.delete(*objects, deployment())
     kept = {name: value for name, value in vars(world.services).items() if value == {}}
-    assert set(kept) == {"_known", "_changed", "_activators"}
+    assert set(kept) == {"_known", "_changed", "_activators", "_slices"}
     indexes = [
         each for each in vars(world.services).values() if isinstance(each, RouteTable | Matches)
     ]

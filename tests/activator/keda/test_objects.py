@@ -73,6 +73,16 @@ def test_a_scaled_object_with_all_fields() -> None:
                 "requestRate": {"targetValue": 9, "window": "2m", "granularity": "500ms"}
             },
             timeouts={"conditionWait": "3s", "responseHeader": "1m30s"},
+            replicas={"min": 0, "max": 3},
+            scaledownPeriod=300,
+            initialCooldownPeriod=10,
+            scaleTargetRef={
+                "service": "s",
+                "port": 80,
+                "name": "web",
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+            },
         )
     )
     headers = (HeaderRule(b"x-beta"), HeaderRule(b"x-v", b"1"))
@@ -170,6 +180,7 @@ def unknown(field: str, near: str = "") -> str:
     [
         (scaled(pathPrefix=["/a"]), [unknown("pathPrefix", "pathPrefixes")]),
         (scaled(timeouts={"readiness": "1s"}), [unknown("timeouts.readiness")]),
+        (scaled(replicas={"maxx": 1}), [unknown("replicas.maxx", "max")]),
         (
             scaled(headers=[{"name": "a", "vlaue": "b"}], zzz=1),
             [unknown("headers[0].vlaue", "value"), unknown("zzz")],
