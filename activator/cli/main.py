@@ -464,7 +464,7 @@ def _query(name: str, settings: Settings, question: Any, as_json: bool, watch: b
             click.echo(warning, err=True)
     except tuple(statuses) as error:
         click.echo(f"activator {name}: {error}", err=True)
-        return statuses[type(error)]
+        return next(status for kind, status in statuses.items() if isinstance(error, kind))
     return OK
 
 
