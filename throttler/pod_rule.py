@@ -155,7 +155,7 @@ _BLIND: Final = {
     "kubelet can run",
     ReadinessRule.STARTUP_PROBE: "a container has a startup probe, which only kubelet runs",
     ReadinessRule.SIDECAR_READINESS_PROBE: "another container has a readiness probe of its own",
-    ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision is kubernetes",
+    ReadinessRule.KUBERNETES_POLICY: "the readiness policy is kubernetes",
 }
 _BOTH_SAY_YES: Final = {
     readiness: PodVerdict(

@@ -288,7 +288,7 @@ def _ago(when: float | None, now: float) -> float | None:
 
 def _whole(seconds: float) -> float:
     """Return an integer for whole seconds: JSON then has 300, as the manifest does."""
-    return int(seconds) if seconds.is_integer() else seconds
+    return int(seconds) if seconds % 1 == 0 else seconds
 
 
 # -- the order of the queue

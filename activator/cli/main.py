@@ -460,10 +460,11 @@ def explain(
 
 def _query(name: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
     """Show the result of a question (console.commands), once or until Ctrl-C."""
-    from activator.console.client import NoResponse, NotKnown, UnexpectedResponse
+    from activator.console.client import NoResponse, NotKnown, Refused, UnexpectedResponse
     from activator.console.commands import run
 
-    statuses = {NoResponse: NO_RESPONSE, UnexpectedResponse: FAILED, NotKnown: NOT_KNOWN}
+    statuses = {NoResponse: NO_RESPONSE, NotKnown: NOT_KNOWN}
+    statuses |= dict.fromkeys((Refused, UnexpectedResponse), FAILED)
     try:
         for warning in run(settings.admin_url, question, as_json, watch, sys.stdout):
             click.echo(warning, err=True)

@@ -148,7 +148,9 @@ def _no_response(url: str, reason: str) -> NoResponse:
         "cluster with\n"
         "  kubectl port-forward -n activator-system deployment/activator 8080\n"
         "and leave it running; with Knative, its namespace is knative-serving (-n "
-        "knative-serving). --admin-url or ACTIVATOR_ADMIN_URL names another address."
+        "knative-serving). In place of the KEDA HTTP add-on's interceptor, it is\n"
+        "  kubectl port-forward -n keda deployment/keda-add-ons-http-interceptor 9090\n"
+        "--admin-url or ACTIVATOR_ADMIN_URL names another address."
     )
 
 

@@ -257,7 +257,8 @@ def policies(one: client.Json) -> Iterator[Fact]:
         yield Fact("Waiting", tuple(_waiting(waiting)))
     if profile := one.text("profile", default=""):
         yield Fact("Profile", (profile,))
-    if wait := one.number("waitSeconds", default=0.0):
+    # Of an object of the KEDA HTTP add-on, the limits have it.
+    if one.node("interceptor") is None and (wait := one.number("waitSeconds", default=0.0)):
         yield Fact("Wait", (f"at most {wait:g} s for a pod; the time-out counts from then",))
 
 

@@ -247,13 +247,16 @@ def _watches(activator: client.Json) -> Iterator[str]:
     followed = list(watches.children()) if watches is not None else []
     old: dict[str, list[tuple[str, float]]] = {}
     for kind, watch in followed:
-        age, error = watch.number("ageSeconds", default=0.0), watch.text("error", default="")
+        age, error = watch.number("ageSeconds", default=-1.0), watch.text("error", default="")
         if error or age > OLD:
             old.setdefault(error, []).append((kind, age))
     for error, found in old.items():  # usually the API server is away, for all
         kinds, age = ", ".join(kind for kind, _ in found), max(age for _, age in found)
-        silent = f"{kinds}: nothing received for {age:.1f}s{_because(error)}"
-        yield f"{silent}; the last state is in force"
+        if age < 0:  # since the start, as for a kind that the role does not allow
+            yield f"{kinds}: nothing received yet{_because(error)}"
+        else:
+            silent = f"{kinds}: nothing received for {age:.1f}s{_because(error)}"
+            yield f"{silent}; the last state is in force"
     if followed and not old:
         yield "all watches of the cluster are current"
 

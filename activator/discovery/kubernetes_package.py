@@ -92,7 +92,14 @@ def _put_empty(name: str) -> ModuleType:
 
 
 def _of_urllib3(name: str) -> Any:
+    # Another thread may need the package before `load` ends, such as the exporter of traces.
+    _remove_empty_urllib3()
     return getattr(import_module(_FOR_PASSWORDS), name)
+
+
+def _remove_empty_urllib3() -> None:
+    if vars(sys.modules.get(_FOR_PASSWORDS, sys)).get("__getattr__") is _of_urllib3:
+        del sys.modules[_FOR_PASSWORDS]
 
 
 def _api_client(*args: Any, **kwargs: Any) -> Any:
@@ -100,7 +107,8 @@ def _api_client(*args: Any, **kwargs: Any) -> Any:
 
 
 def _remove_new(before: set[str]) -> None:
-    """Remove the modules of the two packages that are new since ``before``."""
+    """Remove the modules of the package that are new since ``before``, and the empty urllib3."""
+    _remove_empty_urllib3()
     for name in sys.modules.keys() - before:
-        if name.partition(".")[0] in (_PACKAGE, _FOR_PASSWORDS):
+        if name.partition(".")[0] == _PACKAGE:
             del sys.modules[name]

@@ -23,6 +23,7 @@ from activator.settings import values
 from activator.settings import values as parameters
 from activator.settings.setting import (
     ACTIVATORS,
+    ADMIN_URL,
     ASKING,
     AUTOSCALER_URL,
     BIND,
@@ -662,9 +663,9 @@ class Settings:
     )
 
     admin_url: str = setting(
-        values.url("http", "https"), "ACTIVATOR_ADMIN_URL", CLIENT, "http://127.0.0.1:8080",
+        values.url("http", "https"), "ACTIVATOR_ADMIN_URL", CLIENT, ADMIN_URL,
         "Admin port of the activator to query.",
-        "That of a local activator.",
+        "That of a local activator, or of the one in the same pod.",
         commands=ASKING,
     )
     scaler_admin_url: str = setting(

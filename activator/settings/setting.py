@@ -405,6 +405,11 @@ def _peer_url(sources: Sources, service: str, dialect: str) -> str:
     return f"ws://{service}.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
 
 
+def _admin_url(sources: Sources) -> str:
+    names = ("ACTIVATOR_ADMIN_PORT", "KEDA_HTTP_ADMIN_PORT")
+    return f"http://127.0.0.1:{next(filter(None, map(sources.environ.get, names)), 8080)}"
+
+
 def _scaler_admin_url(sources: Sources) -> str:
     namespace = sources.environ.get("SYSTEM_NAMESPACE", "")
     try:
@@ -463,6 +468,10 @@ SCALER_URL: Final = Derived(
     "ws://activator-scale.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080; nothing without the dialect "
     "services",
     lambda sources: _peer_url(sources, "activator-scale", "services"),
+)
+ADMIN_URL: Final = Derived(
+    "http://127.0.0.1:PORT; PORT is `ACTIVATOR_ADMIN_PORT`, `KEDA_HTTP_ADMIN_PORT` or 8080",
+    _admin_url,
 )
 SCALER_ADMIN_URL: Final = Derived(
     "http://activator-scale.SYSTEM_NAMESPACE.svc:8081 in a pod, else http://127.0.0.1:8081",

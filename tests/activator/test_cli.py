@@ -320,6 +320,16 @@ def test_explain_prints_a_page_or_the_raw_response(words, namespace, capsys):
 
 
 @respx.mock
+def test_explain_prints_the_problem_of_a_server_that_fails(capsys):
+    problem = {**NOT_FOUND, "status_code": 500, "text": '{"detail": "its log has the error."}'}
+    respx.get(f"{URL}/api/v1/revisions/default/hello").respond(**problem)
+    assert cli.main(["explain", "hello", "--admin-url", URL]) == 1
+    assert capsys.readouterr().err == (
+        f"activator explain: {URL}/api/v1/revisions/default/hello: its log has the error.\n"
+    )
+
+
+@respx.mock
 def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
     respx.get(f"{URL}/api/v1/revisions/default/hello").respond(**NOT_FOUND)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')

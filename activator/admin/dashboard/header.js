@@ -47,7 +47,9 @@ export function problems(activator, later, brief = false) {
     const age = (watch.ageSeconds ?? 0) + later;
     if (!watch.error && age <= OLD) continue;
     const why = watch.error ? ` (${watch.error})` : "";
-    texts.push(`${kind}: nothing received for ${seconds(age)}${why}; the last state is in force.`);
+    const never = watch.ageSeconds === null;
+    const since = never ? `yet${why}` : `for ${seconds(age)}${why}; the last state is in force`;
+    texts.push(`${kind}: nothing received ${since}.`);
   }
   for (const text of activator.certificateWarnings ?? []) {
     texts.push(`${text[0].toUpperCase()}${text.slice(1)}.`);

@@ -278,7 +278,7 @@ def test_our_share_of_the_pods(world):
     ]
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(300.0, "300"), (0.5, "0.5"), (0.0, "0")])
+@pytest.mark.parametrize(("seconds", "shown"), [(300.0, "300"), (0.5, "0.5"), (0.0, "0"), (3, "3")])
 def test_time_outs_are_written_as_the_manifest_does(world, seconds, shown):
     assert str(view(world, world.revision(timeout=seconds))["timeoutSeconds"]) == shown
 

@@ -109,6 +109,7 @@ def test_without_an_activator_the_error_says_how_to_start_or_reach_one(monkeypat
         "activator demo",
         "kubectl port-forward",
         "-n activator-system",
+        "deployment/keda-add-ons-http-interceptor 9090",
         "--admin-url",
     ):
         assert hint in str(caught.value)

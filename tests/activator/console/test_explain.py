@@ -477,7 +477,7 @@ ROUTE: dict[str, Any] = {
 )
 def test_an_object_of_keda_has_its_target_and_its_limits(world, changes, lines):
     throttler = world.revision("web", kind=RevisionKind.HTTP_ROUTE, behind_queue_proxy=False)
-    found = shown(view(world, throttler, interceptor=ROUTE | changes))
+    found = shown(view(world, throttler, interceptor=ROUTE | changes, waitSeconds=20.0))
     assert found[0].startswith("InterceptorRoute default/web: no request waits")
     for line in (
         "Target         hello:80",
@@ -485,6 +485,7 @@ def test_an_object_of_keda_has_its_target_and_its_limits(world, changes, lines):
         *lines,
     ):
         assert any(each.strip().startswith(line) for each in found), line
+    assert not any(each.startswith("Wait ") for each in found), "its limits have it"
 
 
 def test_a_fallback_is_shown_as_such(world):

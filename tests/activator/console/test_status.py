@@ -295,6 +295,11 @@ def test_an_api_server_that_is_away_is_one_line() -> None:
     ]
 
 
+def test_a_kind_that_the_role_does_not_allow_was_never_received() -> None:
+    kinds = {"ConfigMap": watch(None, "403"), "InterceptorRoute": watch(None, "403")}
+    assert lines(watches=kinds) == ["ConfigMap, InterceptorRoute: nothing received yet (403)"]
+
+
 def test_a_folder_instead_of_a_cluster():
     told = lines(watches={}, manifests={"folder": "/m", "ageSeconds": 2, "lastChangeSecondsAgo": 9})
     assert told == ["objects come from /m, read 2.0s ago"]

@@ -156,6 +156,28 @@ def test_a_version_whose_config_wants_more_is_imported_as_a_whole(tmp_path: Path
     assert same == "True"
 
 
+def test_another_thread_can_import_urllib3_meanwhile(tmp_path: Path) -> None:
+    """The exporter of traces starts in a thread of its own, and imports it by requests."""
+    configuration = (
+        "import threading\n"
+        "def other():\n"
+        "    import requests, urllib3\n"
+        "    from urllib3 import PoolManager\n"
+        "    print(requests.Session.__name__, PoolManager is urllib3.PoolManager)\n"
+        "thread = threading.Thread(target=other)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "class Configuration: pass\n"
+    )
+    printed = run(
+        "load()\n"
+        "import requests, urllib3.util\n"
+        "print(urllib3.PoolManager is requests.adapters.PoolManager)\n",
+        package(tmp_path, "", "", configuration=configuration),
+    )
+    assert printed.split() == ["Session", "True", "True"]
+
+
 def test_without_the_package_the_error_is_pythons() -> None:
     printed = run(
         "class Nowhere:\n"

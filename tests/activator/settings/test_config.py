@@ -62,6 +62,19 @@ def test_status_ignores_what_only_servers_read():
     assert load("status", {}, environ).admin_url == "http://127.0.0.1:1"
 
 
+@pytest.mark.parametrize(
+    ("environ", "port"),
+    [
+        ({}, 8080),
+        ({"ACTIVATOR_ADMIN_PORT": ""}, 8080),
+        ({"KEDA_HTTP_ADMIN_PORT": "9090"}, 9090),
+        ({"KEDA_HTTP_ADMIN_PORT": "9090", "ACTIVATOR_ADMIN_PORT": "7070"}, 7070),
+    ],
+)
+def test_a_command_in_the_pod_of_an_activator_asks_it(environ, port):
+    assert load("status", {}, environ).admin_url == f"http://127.0.0.1:{port}"
+
+
 def test_a_pod_with_an_ipv6_address_listens_on_both_families():
     base = {"POD_NAME": "a", "SYSTEM_NAMESPACE": "k", "POD_IP": "10.0.0.1"}
     for more, address in (
