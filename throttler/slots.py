@@ -14,7 +14,7 @@ from throttler.adaptive import Adaptive
 from throttler.balancing import adaptive_mode, policy_for, sticky_for
 from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
 from throttler.lb_policy import Policy, RandomChoice2
-from throttler.model import AdaptiveMode, RevisionConfig, RevisionKind
+from throttler.model import AdaptiveMode, AppProtocol, RevisionConfig, RevisionKind
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
 
@@ -80,6 +80,8 @@ class Silence:
         silent = self.silent_for(pod, now)
         if silent is None or not pod.in_use or pod.is_service or not pod.wants_probe:
             return False  # a failed probe would keep no request from it
+        if pod.config.revision.protocol is AppProtocol.TCP:
+            return False  # an open connection may be silent for hours
         probed_after = self._probed_at.get(pod, -inf) - (now - silent)
         if probed_after > 0:
             wait = min(max(probed_after, AGAIN_AFTER), AGAIN_AFTER_MAX)

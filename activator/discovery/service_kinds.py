@@ -301,6 +301,8 @@ class ServicesDialect(Dialect):
         port = 0 if allotment is None else allotment.port
         if self._ports.winner(RouteKey(str(port))) != id_:
             port = 0
+        if self._scope.folder and service.asks.is_tcp:
+            port = service.asks.listen_port or port
         self._pass_route(
             id_, known, route_of(service, allotments, port, self._scope.cluster_domain)
         )
@@ -381,6 +383,8 @@ class ServicesDialect(Dialect):
         yield from problems.of_ports(self._ports.conflicts(RouteClaim(allotted, str(id_))))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
+        if not self._scope.folder:
+            yield from problems.of_listen_port(service)
         if self._peers is not None and not self._activators and service.asks.container_concurrency:
             yield problems.of_activators(str(self._peers))
 

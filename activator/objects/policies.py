@@ -341,6 +341,10 @@ ADAPTIVE: Final = "activator.dev/adaptive-concurrency"
 PLACING: Final = (LOAD_BALANCING, HASH_KEY, STICKY, STICKY_OVERFLOW, ADAPTIVE)
 #: The annotations about each request (``Policies.concern_each``).
 OF_EACH: Final = (*PLACING, AUTH_ALWAYS, AUTH_RESPONSE_HEADERS)
+#: The annotations about requests of HTTP, which a TCP Service does not have.
+OF_HTTP: Final = (*(ADAPTIVE, PRIORITY_TRUST, *_WAITING, *_WAKE, *_AUTH, PROFILE, MODELS),)
+#: The annotations whose value names a part of a request; a connection has only ``client-ip``.
+KEYS: Final = (HASH_KEY, STICKY, FAIR_BY)
 #: All annotations that select policies.
 ANNOTATIONS: Final = (
     *PLACING,

@@ -16,7 +16,7 @@ from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
 from throttler.model import NO_POLICIES, Policies, ProbeKind
-from throttler.request_policies import HeaderRule
+from throttler.request_policies import ConnectionPolicies, HeaderRule, ProxyHeader
 
 # Reads the value of one annotation: a word, a number, hosts, a port, an object or a probe.
 #
@@ -129,8 +129,8 @@ def one_of(values: Mapping[str, Any], wrong: object = None) -> Read:
     return read
 
 
-def whole(minimum: int) -> Read:
-    """Return a reader of integers from ``minimum`` on."""
+def whole(minimum: int, maximum: int = _MOST) -> Read:
+    """Return a reader of integers from ``minimum`` to ``maximum``."""
 
     def read(field: Field) -> int | None:
         text = text_of(field)
@@ -138,9 +138,9 @@ def whole(minimum: int) -> Read:
             return None
         # int() would also take signs, blanks and underscores.
         if not (text.isascii() and text.isdigit() and len(text) <= 10) or not (
-            minimum <= int(text) <= _MOST
+            minimum <= int(text) <= maximum
         ):
-            field.expected(f"an integer from {minimum} to {_MOST}")
+            field.expected(f"an integer from {minimum} to {maximum}")
         return int(text)
 
     return read
@@ -150,6 +150,12 @@ def seconds(field: Field) -> float | None:
     """Read whole seconds."""
     number = whole(0)(field)
     return None if number is None else float(number)
+
+
+def milliseconds(field: Field) -> float | None:
+    """Read up to 10 s in whole milliseconds; return seconds."""
+    number = whole(0, 10_000)(field)
+    return None if number is None else number / 1000
 
 
 def concurrency(field: Field) -> float | None:
@@ -246,8 +252,18 @@ PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 
 _SCALE: Final = "scale."
+_CONNECTIONS: Final = "connections."
 #: Annotations whose default may be another workload or port than the one that is meant.
 _ESSENTIAL: Final = ("target", "port", "pods-service")
+PROTOCOL: Final = f"{PREFIX}protocol"
+#: The annotations that have a meaning only with protocol ``tcp``.
+OF_CONNECTIONS: Final = (
+    *("wake-after-milliseconds", "keep-awake", "send-proxy", "warm-path", "listen-port"),
+)
+#: The annotations of this table that have none with it.
+OF_REQUESTS: Final = (
+    *("hosts", "paths", "headers", "response-start-timeout-seconds", "idle-timeout-seconds"),
+)
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -257,7 +273,7 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; that of its ``scale`` behind ``scale.``.
+        attribute: the attribute of ``Annotations``, perhaps with one of its parts behind a dot.
         read: returns the value; None for the default.
         values, default, meaning: for people.
     """
@@ -298,6 +314,41 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         *("port", port, "name or number of a port of the Service"),
         "the only port, or the one named `http`, `http1`, `h2c`, `http2` or `grpc`",
         "The port whose requests are buffered.",
+    ),
+    "protocol": AnnotationRow(
+        *("is_tcp", one_of({"http": False, "tcp": True}), "`http`, `tcp`"),
+        "`tcp` if `appProtocol` of the port names such a protocol, as `postgresql`; else `http`",
+        "With `tcp`, the bytes of each connection pass as they come. A connection counts as one "
+        "request.",
+    ),
+    "wake-after-milliseconds": AnnotationRow(
+        *("connections.wake_after", milliseconds, "integer from 0 to 10000", "`100`"),
+        "With `tcp`: a client that has sent no byte wakes the workload after this time.",
+    ),
+    "keep-awake": AnnotationRow(
+        *(
+            "connections.by_bytes",
+            one_of({"connections": False, "bytes": True}),
+            "`connections`, `bytes`",
+        ),
+        "`connections`",
+        "With `tcp`: the connections that are load, all open ones or only the ones on which bytes "
+        "pass. With `bytes`, idle connections end when the workload sleeps.",
+    ),
+    "send-proxy": AnnotationRow(
+        *("connections.send_proxy", enum_of(ProxyHeader), _words(ProxyHeader), "none"),
+        "With `tcp`: the PROXY header that a pod gets before the first byte.",
+    ),
+    "warm-path": AnnotationRow(
+        *("is_direct", one_of({"activators": False, "direct": True}), "`activators`, `direct`"),
+        "`activators`",
+        "With `tcp` and route `front`: whether new connections go to ready pods directly. `direct` "
+        "needs `min-scale` of at least 1.",
+    ),
+    "listen-port": AnnotationRow(
+        *("listen_port", whole(1, 65_535), "integer from 1 to 65535", ""),
+        "With `tcp`, only for `activator local`: the port on which the activator listens for the "
+        "Service.",
     ),
     "container-concurrency": AnnotationRow(
         *("container_concurrency", whole(0), "integer from 0", "`0`"),
@@ -394,6 +445,10 @@ class Annotations:
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
+        is_tcp: whether bytes pass as they come; None if the Service's port decides.
+        connections: the policies of connections, if ``is_tcp``.
+        is_direct: whether new connections go to ready pods directly.
+        listen_port: where ``activator local`` listens for the Service; 0 for nowhere.
     """
 
     target: NamedTarget | None = None
@@ -412,15 +467,22 @@ class Annotations:
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
     policies: Policies = NO_POLICIES
+    is_tcp: bool | None = None
+    connections: ConnectionPolicies = ConnectionPolicies()  # noqa: RUF009  # frozen, as above
+    is_direct: bool = False
+    listen_port: int = 0
 
     @property
     def is_bypassed(self) -> bool:
         """Whether clients connect to ready pods, so that the activators see no such request.
 
-        With route ``front`` they do, unless each request needs an activator.
+        With route ``front`` they do, unless each request needs an activator. A connection may last
+        for hours, so it stays in the path of the activators.
         """
         if self.route is not Route.FRONT:
             return self.route is Route.TAKEOVER
+        if self.is_tcp:
+            return self.is_direct
         return not (self.container_concurrency or self.policies.concern_each)
 
 
@@ -452,9 +514,10 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
         is not None
     }
-    scale = {
-        name[len(_SCALE) :]: found.pop(name) for name in list(found) if name.startswith(_SCALE)
-    }
+    scale, connections = (
+        {name[len(part) :]: found.pop(name) for name in list(found) if name.startswith(part)}
+        for part in (_SCALE, _CONNECTIONS)
+    )
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -467,7 +530,12 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    return Annotations(**found, scale=ScaleRules(**scale), policies=chosen)
+    return Annotations(
+        **found,
+        scale=ScaleRules(**scale),
+        policies=chosen,
+        connections=ConnectionPolicies(**connections),
+    )
 
 
 def reference() -> str:

@@ -7,11 +7,12 @@ Also chooses how the activator probes its pods: as kubelet does, only sooner. Ku
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import ChosenProbe, ReadinessPolicy
+from activator.plain.annotations import Annotations, ChosenProbe, ReadinessPolicy
 from activator.plain.route_table import names_of_others
 from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Allotment, Condition
@@ -22,6 +23,7 @@ from throttler.model import (
     AppProtocol,
     Endpoint,
     ListedEndpoints,
+    Policies,
     ProbeKind,
     ProbeSpec,
     ReadinessRule,
@@ -171,10 +173,16 @@ def revision_of(
         readiness=choice.readiness,
         probe=probe_spec(choice.probe),
         probe_why=why,
-        policies=asks.policies,
+        policies=_policies(asks, port),
         behind_queue_proxy=False,
         tls=port.tls,
     )
+
+
+def _policies(asks: Annotations, port: BufferedPort) -> Policies:
+    if port.protocol is not AppProtocol.TCP:
+        return asks.policies
+    return replace(asks.policies, connections=asks.connections)
 
 
 def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
@@ -242,12 +250,14 @@ def route_of(
         port: the port on which the activator listens for it alone; 0 for none.
         cluster_domain: the suffix of its name in the cluster.
     """
+    reconnect = bool(port) and all(each.is_empty for each in allotments)
+    if service.asks.is_tcp:
+        return ServiceRoute(service.created, (), port, reconnect, service.pods.name, is_tcp=True)
     name = f"{service.key.name}.{service.key.namespace}"
     own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
     asks = service.asks
     others = names_of_others(asks.hosts, str(revision_id(service.key)), cluster_domain)
     hosts = tuple(each for each in asks.hosts if each not in (*own, *others))
-    reconnect = bool(port) and all(each.is_empty for each in allotments)
     if asks.paths or asks.headers:
         rules: tuple[RouteRule, ...] = (RouteRule(own), RouteRule(hosts, asks.paths, asks.headers))
     else:

@@ -9,19 +9,31 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple, final
 
 from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
-from activator.plain.annotations import KNOWN, PREFIX, Annotations, Route, is_enabled
+from activator.plain.annotations import (
+    KNOWN,
+    OF_CONNECTIONS,
+    OF_REQUESTS,
+    PREFIX,
+    PROTOCOL,
+    Annotations,
+    Route,
+    is_enabled,
+)
 from activator.plain.annotations import read as read_annotations
 from activator.plain.workloads import Index
-from throttler.model import AppProtocol
+from throttler.model import AdaptiveMode, AppProtocol, HashKey, KeyKind, Policies
+from throttler.request_policies import RequestPolicies
 
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
 PODS_SERVICE: Final = f"{PREFIX}pods-service"
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
+_MIN_SCALE: Final = f"{PREFIX}min-scale"
 
 #: Names of ports that the activator takes by itself, in this order.
 _NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
@@ -29,6 +41,14 @@ _NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
 _HTTP2: Final = frozenset({"kubernetes.io/h2c", "h2c", "http2", "grpc"})
 _HTTP1: Final = frozenset({"", "http", "http1", "kubernetes.io/ws"})
 _TLS: Final = frozenset({"https", "kubernetes.io/wss"})
+#: Names of IANA's registry of services whose protocols are not HTTP; over TLS too.
+_OPAQUE: Final = frozenset(
+    (
+        *("amqp", "amqps", "imap", "imaps", "ldap", "ldaps", "memcache", "mongodb", "mqtt"),
+        *("ms-sql-s", "mysql", "nats", "pop3", "pop3s", "postgresql", "redis", "secure-mqtt"),
+        *("smtp", "ssh", "submission", "submissions", "telnet"),
+    )
+)
 #: Kubernetes' own proxies leave a Service with this label to another one.
 PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
 _POLICIES: Final = ("externalTrafficPolicy", "internalTrafficPolicy")
@@ -129,13 +149,14 @@ def parse(obj: object) -> PlainService | None:
         return None
     problems = Problems()
     asks = read_annotations(metadata, problems)
-    return problems.settle(problems.read(lambda: _parse(obj, asks)))
+    return problems.settle(problems.read(lambda: _parse(obj, asks, problems)))
 
 
-def _parse(obj: object, asks: Annotations) -> PlainService:
+def _parse(obj: object, asks: Annotations, problems: Problems) -> PlainService:
     service = root(obj, "Service")
     metadata, spec = service["metadata"], service["spec"]
     selector = spec["selector"]
+    asks = _of_protocol(metadata, spec["ports"], asks, problems)
     warnings = _warnings(metadata, spec, asks)
     if asks.route is Route.TAKEOVER and asks.container_concurrency:
         # Only the limit is refused: a refused Service has no endpoints while it sleeps.
@@ -143,7 +164,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         warnings.append(_CANNOT_LIMIT)
     refusal, refused = _refused(service, asks)
     annotation = metadata["annotations"].at(PORT)
-    port, unclear = (None, "") if refused else _port(spec["ports"], asks.port, annotation)
+    port, unclear = (None, "") if refused else _port(spec["ports"], asks, annotation)
     if port is not None and port.tls and asks.route.has_slices:
         port, unclear = None, _needs(asks, "a port without TLS", _TLS_WHY)
     is_front = asks.route is Route.FRONT
@@ -196,15 +217,96 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
             f"route front needs the annotation {PODS_SERVICE}, {found}: name another Service, "
             f"whose selector finds the pods"
         )
-    return None, ""
+    return None, _refused_tcp(asks) if asks.is_tcp else ""
 
 
-def _port(ports: Field, wanted: str, annotation: Field) -> tuple[BufferedPort | None, str]:
+def _refused_tcp(asks: Annotations) -> str:
+    """Return why a TCP Service cannot be buffered; empty if it can."""
+    sleeps = asks.scale.min_scale == 0
+    if asks.route is Route.SHARED and not asks.listen_port:
+        return (
+            f"{PROTOCOL} tcp needs {PREFIX}route front, and the route is shared: a connection "
+            f"names no host, so on the shared port nothing names its Service"
+        )
+    if asks.route is Route.TAKEOVER and sleeps:
+        return (
+            f"{PROTOCOL} tcp with {PREFIX}route takeover needs {_MIN_SCALE} of at least 1: clients "
+            f"connect to ready pods past the activators, so nothing would count the connections "
+            f"of a pod that is to end; use route front"
+        )
+    if asks.is_direct and sleeps:
+        return (
+            f"{PREFIX}warm-path direct needs {_MIN_SCALE} of at least 1: clients connect to ready "
+            f"pods past the activators, so nothing would count the connections of a pod that is "
+            f"to end"
+        )
+    return ""
+
+
+def _of_protocol(
+    metadata: Field, ports: Field, asks: Annotations, problems: Problems
+) -> Annotations:
+    """Return the annotations with the protocol of the port, and without annotations of HTTP.
+
+    Arguments:
+        problems: gets an error for each annotation that is for requests of HTTP alone.
+    """
+    name, why = asks.port, f"since {PROTOCOL} is tcp"
+    if asks.is_tcp is None:
+        found = [
+            port["appProtocol"].text()
+            for port in ports.items()
+            if not name or name in (port["name"].text(), str(port["port"].value))
+        ]
+        if len(found) != 1 or found[0] not in _OPAQUE:
+            return asks
+        asks = replace(asks, is_tcp=True)
+        why = f"since appProtocol {found[0]} sets {PROTOCOL} to tcp"
+    if not asks.is_tcp:
+        return asks
+    annotations = metadata["annotations"]
+    for each in (*policies.OF_HTTP, *(PREFIX + name for name in OF_REQUESTS), *policies.KEYS):
+        field = annotations.at(each)
+        if each in policies.KEYS and field.value == "client-ip":
+            continue
+        if field.value:
+            what = "client-ip" if each in policies.KEYS else "no such annotation"
+            problems.read(partial(field.expected, f"{what}, {why}"))
+    return replace(asks, hosts=(), paths=(), headers=(), policies=_for_tcp(asks.policies))
+
+
+def _for_tcp(asked: Policies) -> Policies:
+    """Return the policies that connections have too."""
+    requests, order, key, sticky = asked.requests, asked.order, asked.hash_key, asked.sticky
+    if requests is not None:
+        wait = requests.wait_seconds
+        requests = RequestPolicies(wait_seconds=wait) if wait else None
+    if order is not None:
+        by_address = order.fair_by is not None and not order.fair_by.header
+        order = replace(order, trusts_header=False, fair_by=order.fair_by if by_address else None)
+    return replace(
+        asked,
+        requests=requests,
+        order=order,
+        adaptive=AdaptiveMode.OFF,
+        load_balancing="" if _is_other(key) else asked.load_balancing,
+        hash_key=None if _is_other(key) else key,
+        sticky=None if _is_other(sticky) else sticky,
+    )
+
+
+def _is_other(key: HashKey | None) -> bool:
+    """Return whether a key is another part of a request than the address of its client."""
+    return key is not None and key.kind is not KeyKind.CLIENT_IP
+
+
+def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedPort | None, str]:
     """Return the buffered port; or None, and why none can be chosen.
 
     Raises:
         ManifestError: the annotation names no port of the Service.
     """
+    wanted, names = asks.port, () if asks.is_tcp else _NAMES
     tcp = [port for port in ports.items() if port["protocol"].text(default="TCP") == "TCP"]
     known = [port["name"].text() or str(port["port"].value) for port in tcp]
     if not tcp:
@@ -217,12 +319,20 @@ def _port(ports: Field, wanted: str, annotation: Field) -> tuple[BufferedPort | 
     elif len(tcp) == 1:
         found, problem = tcp, ""
     else:
-        found = [port for name in _NAMES for port in tcp if port["name"].text() == name]
+        found = [port for name in names for port in tcp if port["name"].text() == name]
         problem = (
             f"none of the ports {', '.join(known)} is named {', '.join(_NAMES)}: choose one with "
             f"the annotation {PORT}"
         )
-    return (read_port(found[0]), "") if found else (None, problem)
+        if asks.is_tcp:
+            listed = ", ".join(known)
+            problem = f"of the ports {listed}, choose one with the annotation {PORT}"
+    if not found:
+        return None, problem
+    chosen = read_port(found[0])
+    if asks.is_tcp:  # TLS of the client passes as it comes too
+        chosen = chosen._replace(protocol=AppProtocol.TCP, tls=False)
+    return chosen, ""
 
 
 def read_port(port: Field) -> BufferedPort:
@@ -269,12 +379,18 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations) -> list[str]:
         )
     if (asks.paths or asks.headers) and not asks.hosts:
         found.append(f"{PREFIX}paths and {PREFIX}headers have no effect without {PREFIX}hosts")
+    if not asks.is_tcp:
+        given = metadata["annotations"].mapping()
+        if idle := [PREFIX + name for name in OF_CONNECTIONS if given.get(PREFIX + name)]:
+            found.append(f"no effect without {PROTOCOL} tcp: {', '.join(idle)}")
     if asks.pods_service and asks.route is not Route.FRONT:
         found.append(f"the annotation {PODS_SERVICE} has no effect without route front")
     return found
 
 
 def _about_protocol(ports: Field, chosen: BufferedPort) -> Sequence[str]:
+    if chosen.protocol is AppProtocol.TCP:
+        return ()
     for port in ports.items():
         protocol = port["appProtocol"].text()
         if port["name"].text() == chosen.name and protocol not in _HTTP2 | _HTTP1 | _TLS:
