@@ -65,9 +65,9 @@ class Silence:
 
         Returns:
             None below ``SILENT_AFTER``, and while the pod has no request. Bytes of a response
-            that has begun do not count.
+            that has begun do not count. A connection of a TCP Service may be silent for hours.
         """
-        if not pod.in_flight:
+        if not pod.in_flight or pod.config.revision.protocol is AppProtocol.TCP:
             return None
         silent = now - max(self.busy_since[pod], pod.last_response_at)
         return silent if silent >= SILENT_AFTER else None
@@ -80,8 +80,6 @@ class Silence:
         silent = self.silent_for(pod, now)
         if silent is None or not pod.in_use or pod.is_service or not pod.wants_probe:
             return False  # a failed probe would keep no request from it
-        if pod.config.revision.protocol is AppProtocol.TCP:
-            return False  # an open connection may be silent for hours
         probed_after = self._probed_at.get(pod, -inf) - (now - silent)
         if probed_after > 0:
             wait = min(max(probed_after, AGAIN_AFTER), AGAIN_AFTER_MAX)

@@ -1,0 +1,674 @@
+"""The life of one connection of a TCP Service: it waits, gets a pod, and its bytes pass.
+
+It is one request for the throttler, the queue, the loads and the counters. Nothing parses its
+bytes. ``FOLLOWS`` has the states; their order is the order of the methods. A decision of the
+throttler may come inside any call of the driver, so each step that follows is the last of its
+method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import struct
+from contextlib import suppress
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, final
+
+from activator.process.sockets import SocketKind, find_dead
+from activator.proxy.client.proxy import Evictable
+from activator.proxy.exchange import end
+from activator.proxy.exchange.observers import RequestRecord
+from activator.proxy.exchange.wait import PodWait
+from activator.proxy.message import own_responses
+from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.pods.dial import LOCAL_SHORTAGE, SHORTAGE_PAUSE, connect_cause, connect_error
+from activator.proxy.tcp.demand import Demand
+from activator.proxy.tcp.flow import Flow
+from activator.proxy.tcp.proxy_header import proxy_header
+from activator.proxy.transport.peer_socket import PeerKind, is_broken
+from activator.records.entries import Entry
+from throttler.errors import FlowFull, RequestQueueFull, WaitTooLong
+from throttler.model import NO_TIMEOUT, RevisionID
+from throttler.pod import PodState, PodTracker
+from throttler.reason import Reason
+from throttler.request_policies import ConnectionPolicies
+from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
+
+if TYPE_CHECKING:
+    from activator.proxy.tcp.clients import TcpClients
+
+
+class ConnectionState(Enum):
+    """The state of a connection.
+
+    OPENED: no pod is free, and the client has sent no byte. It wakes nothing and has no ticket.
+    WAITING: it is in the queue. DIALLING: it has a pod, and connects to it. PASSING: bytes pass.
+    CLOSING: it has ended, and the client may still send bytes. DONE: its sockets are closed.
+    """
+
+    OPENED = "opened"
+    WAITING = "waiting"
+    DIALLING = "dialling"
+    PASSING = "passing"
+    CLOSING = "closing"
+    DONE = "done"
+
+
+# Names of this module: a member of an enum is slow to find.
+OPENED: Final = ConnectionState.OPENED
+WAITING: Final = ConnectionState.WAITING
+DIALLING: Final = ConnectionState.DIALLING
+PASSING: Final = ConnectionState.PASSING
+CLOSING: Final = ConnectionState.CLOSING
+DONE: Final = ConnectionState.DONE
+
+#: Which state may follow which.
+FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    OPENED: frozenset((WAITING, DIALLING, CLOSING, DONE)),
+    WAITING: frozenset((DIALLING, CLOSING, DONE)),
+    DIALLING: frozenset((WAITING, PASSING, CLOSING, DONE)),
+    PASSING: frozenset((CLOSING, DONE)),
+    CLOSING: frozenset((DONE,)),
+    DONE: frozenset(),
+}
+
+#: Bytes that are read from a client that waits.
+MOST_HELD: Final = 64 << 10
+#: Seconds for a client to end its side, once the activator has ended the connection.
+_CLOSING_SECONDS: Final = 2.0
+#: Seconds between checks whether a half-closed connection is broken. The loop does not report it.
+_CHECK_EVERY: Final = 5.0
+#: Most reads from a side that accepts no more bytes.
+_LAST_READS: Final = 16
+_RESET: Final = struct.pack("ii", 1, 0)
+#: The statuses that requests of HTTP have for the same ends.
+_STATUSES: Final = {"served": 101, "cancelled": 499, "upstream-failed": 502}
+_LOCAL: Final = frozenset((errno.EINPROGRESS, errno.EALREADY))
+
+
+@final
+class TcpConnection(Evictable):
+    """One connection of a client of a TCP Service.
+
+    Arguments:
+        clients: the objects that all connections share.
+        entry: of its Service.
+        client: the client's socket.
+        peer: the address of the client, as the socket module has it.
+
+    Attributes:
+        armed: see timers.Timed.
+        demand: decides when it counts as load.
+    """
+
+    __slots__ = (
+        *("_client", "_clients", "_ended", "_entry", "_held", "_peer", "_pod", "_reads"),
+        *("_state", "_ticket", "_to_client", "_to_pod", "_until", "_wait", "armed", "demand"),
+    )
+
+    def __init__(self, clients: TcpClients, entry: Entry, client: socket.socket, peer: Any) -> None:
+        super().__init__()
+        self._clients = clients
+        self._entry = entry
+        self._client = client
+        self._peer = peer
+        self._state = OPENED
+        self._held = b""
+        self._ended = False  # the client has ended its side
+        self._reads = False  # the loop watches the client, before a pod has the connection
+        self._until = inf  # when the connect to the pod is late
+        self._pod: socket.socket | None = None
+        self._to_pod: Flow | None = None
+        self._to_client: Flow | None = None
+        self._wait: PodWait | None = None
+        self.armed = inf
+        self.idle_since = now = clients.clock()
+        self.demand = Demand(entry.load, self._policies, now)
+        revision = entry.throttler.revision
+        requests = revision.policies.requests
+        within = requests.wait_seconds if requests is not None else 0.0
+        self._ticket = ticket = Ticket(self, now + (within or revision.timeout or NO_TIMEOUT))
+        if entry.throttler.key is not None:
+            ticket.key = self._address
+        order = revision.policies.order
+        if order is not None:
+            ticket.priority = order.priority
+            if order.fair_by is not None:
+                ticket.flow = self._address
+
+    @property
+    def _policies(self) -> ConnectionPolicies:
+        policies = self._entry.throttler.revision.policies.connections
+        return ConnectionPolicies() if policies is None else policies
+
+    @property
+    def _address(self) -> bytes:
+        return self._clients.proxy.address(self._peer[0])
+
+    def _enter(self, state: ConnectionState) -> None:
+        assert state in FOLLOWS[self._state], (self._state, state)
+        if self._state is OPENED:
+            self._clients.proxy.connections.keep(self)
+        self._state = state
+
+    # -- it is open -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Connect to a pod that is free; else wait for a reason to wake the workload."""
+        demand, now = self.demand, self.demand.opened
+        demand.check(now)
+        if self._entry.throttler.has_free_slot or demand.shown:
+            self._admit(now)
+        else:
+            self._watch(True)
+        self._arm(demand.due)
+
+    def _watch(self, on: bool) -> None:
+        """Start or stop to read from the client, before a pod has the connection."""
+        if on is not self._reads:
+            self._reads = on
+            loop = asyncio.get_running_loop()
+            if on:
+                loop.add_reader(self._client, self._read)
+            else:
+                loop.remove_reader(self._client)
+
+    def _read(self) -> None:
+        """Hold what the client sends while it waits."""
+        try:
+            data = self._client.recv(MOST_HELD - len(self._held))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._leave()
+            return
+        if not data:
+            self._ended = True
+            find_dead(self._client, SocketKind.HALF_CLOSED)
+            self._rest()
+            if not self._held:  # a closed connection and a half-closed one look alike
+                self._leave()
+            return
+        self._held += data
+        if len(self._held) >= MOST_HELD:
+            self._rest()
+        if self._state is OPENED:
+            self._ticket.size = len(self._held)
+            now = self._clients.clock()
+            self.demand.begin(now)
+            self._admit(now)
+        elif self._ticket.state is QUEUED:
+            breaker = self._entry.throttler.breaker
+            if not breaker.reserve_bytes(self._ticket, len(data)):
+                self._rest()
+
+    def _rest(self) -> None:
+        """Read no more from a client that waits, but find whether it has left."""
+        self._watch(False)
+        self._arm(self._clients.clock() + _CHECK_EVERY)
+
+    def _leave(self) -> None:
+        """End, because the client has closed."""
+        if self._state is OPENED:
+            self._close()
+        else:
+            self._end("cancelled")
+            self._close()
+
+    # -- it waits ---------------------------------------------------------------------------------
+
+    def _admit(self, now: float) -> None:
+        """Queue the connection, or connect to a pod with a free slot; last of its step."""
+        throttler, ticket = self._entry.throttler, self._ticket
+        try:
+            pod = throttler.admit(ticket, now)
+        except (RequestQueueFull, FlowFull, WaitTooLong) as full:
+            response, outcome = end.rejected(self._clients.services, throttler, full)
+            self._stop(response, outcome)
+            return
+        if pod is not None:
+            self._dial(pod)
+            return
+        self._enter(WAITING)
+        self.demand.begin(now)
+        self._begin_wait(now)
+        self._clients.driver.began_waiting(throttler)
+
+    def _begin_wait(self, now: float) -> None:
+        """Join the cold start of the Service, if there is one, and watch the client."""
+        cold_starts, entry = self._clients.driver.cold_starts, self._entry
+        wait = self._wait
+        if wait is None:
+            wait = PodWait(cold_starts, self._ticket.arrived, server_timing=False)
+            self._wait = wait
+        if wait.cold_start is None or wait.cold_start.ended is not None:
+            counts = entry.counters.cold_starts
+            wait.cold_start = cold_starts.join(entry.throttler, counts, now)
+        self._clients.proxy.timers.disarm(self)
+        if self._ended or len(self._held) >= MOST_HELD:
+            self._rest()
+        else:
+            self._watch(True)
+
+    def ticket_assigned(self) -> None:
+        """Connect to the pod that is assigned; see throttler.ticket.TicketOwner."""
+        now = self._clients.clock()
+        assert self._wait is not None
+        self._wait.assigned(now)
+        self._entry.counters.waits.observe(now - self._ticket.arrived)
+        pod = self._ticket.pod
+        assert pod is not None
+        self._dial(pod)
+
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
+        """End, because the wait has reached its limit; see throttler.ticket.TicketOwner."""
+        self._stop(own_responses.timed_out(reason, detail), "timed-out")
+
+    # -- it connects to a pod ---------------------------------------------------------------------
+
+    def _dial(self, pod: PodTracker) -> None:
+        self._enter(DIALLING)
+        self._watch(False)
+        if self._clients.files.take_now():
+            self._connect(pod)
+        else:
+            self._arm(self._ticket.deadline)
+            self._clients.start(self._connect_later(pod))
+
+    @property
+    def wants_connection(self) -> bool:
+        """Whether it waits for a file, see transport.files.Waiter."""
+        return self._state is DIALLING
+
+    def take_idle(self) -> object | None:
+        """Return None: no connection of another client can be used."""
+        return None
+
+    async def _connect_later(self, pod: PodTracker) -> None:
+        """Connect to a pod once a file is free."""
+        with suppress(ConnectionAbortedError):
+            await self._clients.files.take(self)
+            if self._state is DIALLING and self._ticket.pod is pod:
+                self._connect(pod)
+            else:
+                self._clients.files.release()
+
+    def _connect(self, pod: PodTracker) -> None:
+        """Connect to a pod; a file is taken for it."""
+        target = self._clients.pools.of(pod).target
+        # Another activator listens for the Service on the same port.
+        port = self._client.getsockname()[1] if pod.is_service else target.port
+        family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
+        code = 0
+        try:
+            sock = socket.socket(
+                family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, socket.IPPROTO_TCP
+            )
+        except OSError as error:
+            self._clients.files.release()
+            code = error.errno or errno.EMFILE
+            self._fail(code)
+            return
+        self._pod = sock
+        self._clients.opened()
+        code = sock.connect_ex((target.host, port))
+        if code == errno.EINPROGRESS:  # a pod on this machine has accepted meanwhile
+            code = sock.connect_ex((target.host, port))
+        if code in (0, errno.EISCONN):
+            self._pass()
+        elif code in _LOCAL:
+            asyncio.get_running_loop().add_writer(sock, self._on_connect)
+            self._until = self._clients.clock() + self._clients.connect_timeout
+            self._arm(self._until)
+        else:
+            self._fail(code)
+
+    def _on_connect(self) -> None:
+        pod = self._pod
+        assert pod is not None
+        code = pod.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        asyncio.get_running_loop().remove_writer(pod)
+        if code:
+            self._fail(code)
+        else:
+            self._pass()
+
+    def _fail(self, code: int) -> None:
+        """Handle a failed connect in the next turn of the loop: many may fail at once."""
+        asyncio.get_running_loop().call_soon(self._dial_failed, code, self._pod)
+
+    def _dial_failed(self, code: int, pod: socket.socket | None) -> None:
+        """Put the connection at the front of the queue; its pod must pass a probe."""
+        if self._state is not DIALLING or pod is not self._pod:
+            return
+        self._close_pod()
+        self._until = inf
+        tracker = self._ticket.pod
+        assert tracker is not None
+        if code in LOCAL_SHORTAGE:
+            asyncio.get_running_loop().call_later(SHORTAGE_PAUSE, self._dial_again, tracker)
+            return
+        error: OSError = OSError(code, os.strerror(code))
+        if code == errno.ETIMEDOUT:
+            error = TimeoutError(f"connect timed out after {self._clients.connect_timeout:.3g} s")
+        entry, driver, now = self._entry, self._clients.driver, self._clients.clock()
+        entry.counters.requeued(connect_cause(error))
+        driver.connect_failed(tracker, connect_error(error))
+        if self._ticket.state is not ASSIGNED:
+            return
+        self._enter(WAITING)
+        self.demand.begin(now)
+        self._begin_wait(now)
+        driver.requeue(entry.throttler, self._ticket, now)
+
+    def _dial_again(self, tracker: PodTracker) -> None:
+        """Connect again, because this machine lacked something."""
+        if self._state is DIALLING and self._pod is None and self._ticket.pod is tracker:
+            if self._clients.files.take_now():
+                self._connect(tracker)
+            else:
+                self._clients.start(self._connect_later(tracker))
+
+    # -- bytes pass -------------------------------------------------------------------------------
+
+    def _pass(self) -> None:
+        """Pass all bytes, from the ones that the client has sent already."""
+        pod, tracker, now = self._pod, self._ticket.pod, self._clients.clock()
+        assert pod is not None
+        assert tracker is not None
+        self._enter(PASSING)
+        find_dead(pod, SocketKind.POD_SLOW)
+        pod.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tracker.last_response_at = now
+        if self._wait is not None:
+            self._wait.responded(tracker, now)
+        data, self._held = self._held, b""
+        version = self._policies.send_proxy
+        if version is not None and not tracker.is_service:
+            data = proxy_header(version, self._peer, self._client.getsockname()) + data
+        self._clients.proxy.timers.disarm(self)
+        self._arm(self.demand.due)
+        client, unread = self._client, self._clients.proxy.unread
+        to_pod = self._to_pod = Flow(self, client, pod, PeerKind.POD, unread)
+        to_client = self._to_client = Flow(self, pod, client, PeerKind.CLIENT, unread)
+        to_pod.begin(data, ended=self._ended)
+        if self._state is PASSING:
+            to_client.begin(b"", ended=False)
+
+    def moved(self, to: PeerKind) -> None:
+        """Record that bytes pass to a side; called while ``demand`` follows them."""
+        if self.demand.moved(self._clients.clock(), by_client=to is PeerKind.POD):
+            self._clients.resting.discard(self)
+            self._arm(self.demand.due)
+
+    def finished(self, receiver: socket.socket) -> None:
+        """Pass on that a side has ended; end if both sides have."""
+        to_pod, to_client = self._to_pod, self._to_client
+        assert to_pod is not None
+        assert to_client is not None
+        if to_pod.finished and to_client.finished:
+            self._end("served")
+            self._close()
+            return
+        with suppress(OSError):  # it is broken, as its flow will find
+            receiver.shutdown(socket.SHUT_WR)
+        self._arm(self._clients.clock() + _CHECK_EVERY)
+
+    def lost(self, to: PeerKind) -> None:
+        """Reset the receiver of a flow, because its sender has reset the connection."""
+        self._break(PeerKind.POD if to is PeerKind.CLIENT else PeerKind.CLIENT)
+
+    def refused(self, by: PeerKind) -> None:
+        """Reset the sender of a flow, because its receiver accepts no more bytes.
+
+        The sender first gets the bytes that the receiver sent before.
+        """
+        pod = self._pod
+        assert pod is not None
+        source, other = (pod, self._client) if by is PeerKind.POD else (self._client, pod)
+        with suppress(OSError):
+            for _ in range(_LAST_READS):
+                data = source.recv(MOST_HELD)
+                if not data or other.send(data) < len(data):
+                    break
+        self._break(by)
+
+    def _break(self, by: PeerKind) -> None:
+        """Reset the other side, because one side is lost."""
+        pod = self._pod
+        assert pod is not None
+        other = self._client if by is PeerKind.POD else pod
+        with suppress(OSError):
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._end("upstream-failed" if by is PeerKind.POD else "cancelled")
+        self._close()
+
+    def end_unread(self, by: PeerKind) -> str:
+        """Reset both sides, because unread bytes have reached their limit.
+
+        Arguments:
+            by: which side does not read.
+
+        Returns:
+            The address of that side.
+        """
+        tracker = self._ticket.pod
+        address = tracker.address if by is PeerKind.POD and tracker is not None else self._name()
+        for sock in (self._client, self._pod):
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._end("cancelled" if by is PeerKind.CLIENT else "upstream-failed")
+        self._close()
+        return address
+
+    def end_idle(self) -> bool:
+        """Close a connection on which no bytes pass if its pod ends; return whether it does."""
+        tracker = self._ticket.pod
+        if tracker is None or tracker.state is not PodState.DRAINING:
+            return False
+        self._end("served")
+        self._linger()
+        return True
+
+    def is_of(self, service: RevisionID) -> bool:
+        """Return whether it is for a pod of a Service."""
+        return self._entry.throttler.revision.id == service
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _arm(self, when: float) -> None:
+        if when < self.armed:
+            self._clients.proxy.timers.arm(self, when)
+
+    def on_time(self, now: float) -> float:
+        """Do what is due; return when to call this again, seconds (timers.Timed)."""
+        state = self._state
+        if state is OPENED:
+            self.demand.begin(now)
+            self._watch(True)
+            self._admit(now)
+        elif state is WAITING:
+            if is_broken(self._client):
+                self._leave()
+            elif not self._reads:
+                return now + _CHECK_EVERY
+        elif state is DIALLING:
+            return self._check_dial(now)
+        elif state is PASSING:
+            return self._check(now)
+        elif state is CLOSING:
+            self._close()
+        return inf
+
+    def _check_dial(self, now: float) -> float:
+        """End the connect to a pod if it is late, or the wait for a file."""
+        self.demand.check(now)
+        if now >= self._until:
+            self._fail(errno.ETIMEDOUT)
+            return inf
+        if self._pod is None and now >= self._ticket.deadline:
+            detail = self._clients.services.still_connecting()
+            response = own_responses.timed_out(Reason.RESPONSE_LATE, detail.lstrip("; "))
+            self._stop(response, "timed-out")
+            return inf
+        return min(self._until, self._ticket.deadline) if self._pod is None else self._until
+
+    def _check(self, now: float) -> float:
+        """Count or discount the connection, and find whether a half-closed one is broken."""
+        if self.demand.check(now):
+            self._clients.resting.add(self)
+            if self.end_idle():
+                return inf
+        when = self.demand.due
+        for flow in (self._to_pod, self._to_client):
+            if flow is not None and flow.ended:
+                when = min(when, now + _CHECK_EVERY)
+        for sock, side in ((self._client, PeerKind.CLIENT), (self._pod, PeerKind.POD)):
+            if sock is not None and is_broken(sock):
+                self._break(side)
+                return inf
+        return when
+
+    # -- it ends ----------------------------------------------------------------------------------
+
+    def _stop(self, response: OwnResponse, outcome: str) -> None:
+        """End without a pod; the log line and the counters have the reason.
+
+        Arguments:
+            response: what a request of HTTP would get.
+            outcome: one of ``counters.OUTCOMES``.
+        """
+        reason = response.reason
+        assert reason is not None
+        revision = self._entry.throttler.revision
+        self._end(outcome, response.status, response.why)
+        self._clients.record(self._entry, response.status, reason, response.detail)
+        self._clients.log_closed(revision.id, response)
+        self._linger()
+
+    def _end(self, outcome: str, status: int = 0, why: str = "") -> None:
+        """Count the connection, and release its ticket. Called once; the sockets close next.
+
+        Arguments:
+            outcome: one of ``counters.OUTCOMES``.
+            status: for the request log; 0 for the one of the outcome.
+            why: the reason of the activator; empty if a side has ended it.
+        """
+        clients, entry, ticket, now = (
+            self._clients,
+            self._entry,
+            self._ticket,
+            self._clients.clock(),
+        )
+        entry.counters.outcomes[outcome] += 1
+        self.demand.end(now)
+        if self._wait is not None:
+            self._wait.ended(outcome, now)
+        if clients.services.request_log is not None:
+            clients.services.request_log.ended(
+                self._record(status or _STATUSES[outcome], now - self.demand.opened, why)
+            )
+        self._stop_flows()
+        ticket.owner = NO_OWNER  # breaks the cycle: nothing is left for the garbage collector
+        if ticket.state is ASSIGNED:
+            of_pod = end.of_pod(outcome, status)
+            clients.driver.release(entry.throttler, ticket, now, of_pod)
+        elif ticket.state is QUEUED:
+            clients.driver.cancel(entry.throttler, ticket, now)
+
+    def _record(self, status: int, duration: float, why: str) -> RequestRecord:
+        to_pod, to_client = self._to_pod, self._to_client
+        revision = self._entry.throttler.revision
+        return RequestRecord(
+            *(b"TCP", b"", str(revision.id).encode(), 1, b""),
+            0 if to_pod is None else to_pod.size,
+            status,
+            0 if to_client is None else to_client.size,
+            duration,
+            self._name(),
+            revision,
+            "",
+            why,
+        )
+
+    def _name(self) -> str:
+        host, port = self._address.decode(), self._peer[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _stop_flows(self) -> None:
+        self._watch(False)
+        for flow in (self._to_pod, self._to_client):
+            if flow is not None:
+                flow.stop()
+        self._to_pod = self._to_client = None
+        self._clients.resting.discard(self)
+
+    def _linger(self) -> None:
+        """End the connection, and read until the client does too.
+
+        Unread bytes would make the kernel reset the connection of a client.
+        """
+        self._close_pod()
+        self._enter(CLOSING)
+        self._held = b""
+        with suppress(OSError):
+            self._client.shutdown(socket.SHUT_WR)
+        self._clients.proxy.timers.disarm(self)
+        self._arm(self._clients.clock() + _CLOSING_SECONDS)
+        self._reads = True
+        asyncio.get_running_loop().add_reader(self._client, self._discard)
+
+    def _discard(self) -> None:
+        try:
+            if self._client.recv(MOST_HELD):
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            pass
+        self._close()
+
+    def _close_pod(self) -> None:
+        """Close the connection to the pod, and release its file."""
+        pod, self._pod = self._pod, None
+        if pod is not None:
+            if self._state is DIALLING:
+                asyncio.get_running_loop().remove_writer(pod)
+            pod.close()
+            self._clients.pools.resources.closed(self)
+
+    def _close(self) -> None:
+        """Close both sockets."""
+        self._watch(False)
+        self._close_pod()
+        self._enter(DONE)
+        self._client.close()
+        self._clients.proxy.timers.disarm(self)
+        self._clients.proxy.remove(self)
+
+    # -- the server stops, or files run short -----------------------------------------------------
+
+    def may_be_evicted(self) -> bool:
+        return self._state is OPENED
+
+    def evict(self) -> bool:
+        asyncio.get_running_loop().call_soon(self.shutdown)  # the caller still uses it
+        return True
+
+    def shutdown(self) -> None:
+        if self._state is OPENED:
+            self._close()
+
+    def drain(self) -> None:
+        if self._state in (WAITING, DIALLING):
+            self._stop(own_responses.draining("no pod was free in time"), "draining")
+
+    def force_end(self) -> None:
+        if self._state in (WAITING, DIALLING, PASSING):
+            self._stop(own_responses.draining("this activator ends"), "draining")
+        elif self._state is not DONE:
+            self._close()
