@@ -95,8 +95,8 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.tcp.clients",
     "activator.proxy.tcp.connection",
     "activator.proxy.tcp.demand",
-    "activator.proxy.tcp.flow",
     "activator.proxy.tcp.proxy_header",
+    "activator.proxy.tcp.side",
     "activator.proxy.transport.peer_socket",
     "activator.proxy.transport.files",
 )

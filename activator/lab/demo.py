@@ -98,6 +98,7 @@ class DemoService:
         idle: seconds without requests before the service scales to zero.
         timeout: seconds that a request may take in total.
         exec_readiness: the container has an exec readiness probe.
+        listen_port: of a plain Service with protocol ``tcp``: its port; 0 for HTTP.
     """
 
     name: str
@@ -110,6 +111,7 @@ class DemoService:
     idle: float = 15.0
     timeout: int = 300
     exec_readiness: bool = False
+    listen_port: int = 0
 
 
 class DemoEvent(NamedTuple):
@@ -252,8 +254,11 @@ REVISIONS = (
     DemoService("slow", container_concurrency=2, start_after=2.5, idle=15.0),
 )
 
-#: A Deployment with a Service, without Knative.
-PLAIN = DemoService("web", start_after=1.5, idle=15.0)
+#: Deployments with a Service, without Knative; one is reached by its port alone.
+PLAIN = (
+    DemoService("web", start_after=1.5, idle=15.0),
+    DemoService("tcp", start_after=1.5, idle=15.0, listen_port=8014),
+)
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
 RESTART_AFTER: Final = 1.0
@@ -273,14 +278,14 @@ class Demo:
         self,
         services: Iterable[DemoService] = REVISIONS,
         *,
-        plain: DemoService = PLAIN,
+        plain: Iterable[DemoService] = PLAIN,
         addresses: AddressPool | None = None,
     ) -> None:
         """Create the manifests folder.
 
         Arguments:
             services: the services with a revision of Knative.
-            plain: the service without Knative.
+            plain: the services without Knative.
 
         Raises:
             OSError: the folder for temporary files is full or not writable.
@@ -288,7 +293,7 @@ class Demo:
         self.manifests = Path(tempfile.mkdtemp(prefix="activator-demo-"))
         self.kubeconfig = Path()
         self._services = {each.name: each for each in services}
-        self._plain = plain
+        self._plain = {each.name: each for each in plain}
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
@@ -316,12 +321,13 @@ class Demo:
 
         The caller must be on the loop's thread, as for `on_stats`.
         """
-        if name != (self._plain.namespace, self._plain.name):
+        plain = self._plain.get(name[1])
+        if plain is None:
             self._autoscaler.on_queue(name, reason)
-        elif not any(_service_of(pod) == self._plain.name for pod in self._cluster.pods):
-            self._happened("queued")
+        elif not any(_service_of(pod) == plain.name for pod in self._cluster.pods):
+            self._tell(DemoEvent(time.monotonic(), plain, "queued"))
         elif reason != "at-capacity":
-            self._happened("queued", reason=reason)
+            self._tell(DemoEvent(time.monotonic(), plain, "queued", "", {"reason": reason}))
 
     @property
     def scaler_admin(self) -> str:
@@ -394,17 +400,24 @@ class Demo:
             raise OSError(str(error)) from None
 
     def _create_plain(self) -> None:
-        shown = self._plain
-        options = [f"--start-after={shown.start_after:g}"]
-        made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
-        self._cluster.create(DEPLOYMENTS, made)
-        annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
-        self._cluster.create(SERVICES, objects.service(shown.name, annotations=annotations))
+        for shown in self._plain.values():
+            options = [f"--start-after={shown.start_after:g}"]
+            made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
+            self._cluster.create(DEPLOYMENTS, made)
+            annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
+            if shown.listen_port:
+                annotations |= {"protocol": "tcp", "listen-port": str(shown.listen_port)}
+            self._cluster.create(SERVICES, objects.service(shown.name, annotations=annotations))
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         at = float(details.pop("at", time.monotonic()))
-        shown = self._services.get(_service_of(pod), self._plain)
-        self._tell(DemoEvent(at, shown, kind, pod, details))
+        named = (
+            str(details[key]) for key in ("deployment", "service", "revision") if key in details
+        )
+        name = next(named, _service_of(pod))
+        shown = self._services.get(name) or self._plain.get(name)
+        if shown is not None:
+            self._tell(DemoEvent(at, shown, kind, pod, details))
 
     def _tell(self, event: DemoEvent) -> None:
         for line in self._narrator.lines(event, datetime.now()):
@@ -519,8 +532,8 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
     explain = f"{own_command()} explain"
     return [
         "",
-        "Three services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
-        "and web, a Deployment with a Service, which needs no Knative.",
+        "Four services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
+        "and web and tcp, Deployments with a Service, which need no Knative.",
         "In another terminal, try:",
         "",
         "  # the request waits while a pod starts; a second request gets its response at once",
@@ -535,6 +548,9 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         f"  {explain} web --admin-url http://{admin} --scaler-admin-url http://{scaler}",
         f"  curl http://{scaler}/api/v1/services    # what the scaler knows, as JSON",
         f"  kubectl --kubeconfig {kubeconfig} get deployments,pods,endpointslices",
+        "",
+        "  # the same for connections of any protocol: a port names the Service, and no host does",
+        f"  curl http://{traffic.rpartition(':')[0]}:8014/",
         "",
         "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
         "  # then make the pod not ready, and send a request, which waits",

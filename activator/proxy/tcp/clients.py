@@ -11,6 +11,8 @@ from typing import Any, final
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.tcp.connection import TcpConnection
+from activator.proxy.tcp.side import Poller, Side
+from activator.proxy.transport.peer_socket import PeerKind
 from activator.records.entries import Entry, Failed
 from activator.records.narration import identity
 from throttler.errors import RevisionNotFound
@@ -28,13 +30,14 @@ class TcpClients:
         proxy: what they share with the connections of HTTP.
 
     Attributes:
+        poller: watches all sockets.
         start: runs a coroutine, and keeps a reference to its task.
         resting: connections on which no bytes pass, of Services with ``keep-awake: bytes``.
     """
 
     __slots__ = (
-        *("clock", "connect_timeout", "driver", "files", "pools", "proxy", "resting"),
-        *("services", "start"),
+        *("clock", "connect_timeout", "driver", "files", "poller", "pools", "proxy"),
+        *("resting", "services", "start"),
     )
 
     def __init__(self, proxy: Proxy) -> None:
@@ -45,6 +48,7 @@ class TcpClients:
         resources = proxy.pools.resources
         self.start: Callable[[Coroutine[None, None, None]], object] = resources.start
         self.connect_timeout = resources.limits.connect_timeout
+        self.poller = Poller()
         self.resting: set[TcpConnection] = set()
         self.driver.on_pods = self.end_idle
 
@@ -72,6 +76,10 @@ class TcpClients:
         connection = TcpConnection(self, entry, client, peer)
         proxy.connections.add(connection)
         connection.begin()
+
+    def side(self, connection: TcpConnection, sock: socket.socket, kind: PeerKind) -> Side:
+        """Return one side of a connection."""
+        return Side(connection, sock, kind, self.poller, self.proxy.unread)
 
     def opened(self) -> None:
         """Count a connection to a pod."""

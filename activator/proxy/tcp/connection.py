@@ -27,9 +27,9 @@ from activator.proxy.message import own_responses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.pods.dial import LOCAL_SHORTAGE, SHORTAGE_PAUSE, connect_cause, connect_error
 from activator.proxy.tcp.demand import Demand
-from activator.proxy.tcp.flow import Flow
 from activator.proxy.tcp.proxy_header import proxy_header
-from activator.proxy.transport.peer_socket import PeerKind, is_broken
+from activator.proxy.tcp.side import READ, WRITE, Side
+from activator.proxy.transport.peer_socket import PeerKind
 from activator.records.entries import Entry
 from throttler.errors import FlowFull, RequestQueueFull, WaitTooLong
 from throttler.model import NO_TIMEOUT, RevisionID
@@ -80,8 +80,6 @@ FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
 MOST_HELD: Final = 64 << 10
 #: Seconds for a client to end its side, once the activator has ended the connection.
 _CLOSING_SECONDS: Final = 2.0
-#: Seconds between checks whether a half-closed connection is broken. The loop does not report it.
-_CHECK_EVERY: Final = 5.0
 #: Most reads from a side that accepts no more bytes.
 _LAST_READS: Final = 16
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -106,24 +104,20 @@ class TcpConnection(Evictable):
     """
 
     __slots__ = (
-        *("_client", "_clients", "_ended", "_entry", "_held", "_peer", "_pod", "_reads"),
-        *("_state", "_ticket", "_to_client", "_to_pod", "_until", "_wait", "armed", "demand"),
+        *("_client", "_clients", "_entry", "_held", "_peer", "_pod", "_state", "_ticket"),
+        *("_until", "_wait", "armed", "demand"),
     )
 
     def __init__(self, clients: TcpClients, entry: Entry, client: socket.socket, peer: Any) -> None:
         super().__init__()
         self._clients = clients
         self._entry = entry
-        self._client = client
+        self._client = clients.side(self, client, PeerKind.CLIENT)
         self._peer = peer
         self._state = OPENED
         self._held = b""
-        self._ended = False  # the client has ended its side
-        self._reads = False  # the loop watches the client, before a pod has the connection
         self._until = inf  # when the connect to the pod is late
-        self._pod: socket.socket | None = None
-        self._to_pod: Flow | None = None
-        self._to_client: Flow | None = None
+        self._pod: Side | None = None
         self._wait: PodWait | None = None
         self.armed = inf
         self.idle_since = now = clients.clock()
@@ -161,41 +155,43 @@ class TcpConnection(Evictable):
         """Connect to a pod that is free; else wait for a reason to wake the workload."""
         demand, now = self.demand, self.demand.opened
         demand.check(now)
+        self._arm(demand.due)
         if self._entry.throttler.has_free_slot or demand.shown:
             self._admit(now)
         else:
-            self._watch(True)
-        self._arm(demand.due)
+            self._client.watch(READ)
 
-    def _watch(self, on: bool) -> None:
-        """Start or stop to read from the client, before a pod has the connection."""
-        if on is not self._reads:
-            self._reads = on
-            loop = asyncio.get_running_loop()
-            if on:
-                loop.add_reader(self._client, self._read)
-            else:
-                loop.remove_reader(self._client)
+    def ready(self, side: Side, events: int) -> None:
+        """Handle events of a side while no bytes pass."""
+        if side is self._pod:
+            self._on_connect(side.sock)
+        elif self._state is CLOSING:
+            self._discard()
+        elif events & READ:
+            self._read()
+        else:
+            self._leave()
 
     def _read(self) -> None:
         """Hold what the client sends while it waits."""
+        client = self._client
         try:
-            data = self._client.recv(MOST_HELD - len(self._held))
+            data = client.sock.recv(MOST_HELD - len(self._held))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self._leave()
             return
         if not data:
-            self._ended = True
-            find_dead(self._client, SocketKind.HALF_CLOSED)
-            self._rest()
+            client.ended = True
+            client.watch(0)
+            find_dead(client.sock, SocketKind.HALF_CLOSED)
             if not self._held:  # a closed connection and a half-closed one look alike
                 self._leave()
             return
         self._held += data
         if len(self._held) >= MOST_HELD:
-            self._rest()
+            client.watch(0)
         if self._state is OPENED:
             self._ticket.size = len(self._held)
             now = self._clients.clock()
@@ -204,20 +200,13 @@ class TcpConnection(Evictable):
         elif self._ticket.state is QUEUED:
             breaker = self._entry.throttler.breaker
             if not breaker.reserve_bytes(self._ticket, len(data)):
-                self._rest()
-
-    def _rest(self) -> None:
-        """Read no more from a client that waits, but find whether it has left."""
-        self._watch(False)
-        self._arm(self._clients.clock() + _CHECK_EVERY)
+                client.watch(0)
 
     def _leave(self) -> None:
         """End, because the client has closed."""
-        if self._state is OPENED:
-            self._close()
-        else:
+        if self._state is not OPENED:
             self._end("cancelled")
-            self._close()
+        self._close()
 
     # -- it waits ---------------------------------------------------------------------------------
 
@@ -249,10 +238,8 @@ class TcpConnection(Evictable):
             counts = entry.counters.cold_starts
             wait.cold_start = cold_starts.join(entry.throttler, counts, now)
         self._clients.proxy.timers.disarm(self)
-        if self._ended or len(self._held) >= MOST_HELD:
-            self._rest()
-        else:
-            self._watch(True)
+        if not (self._client.ended or len(self._held) >= MOST_HELD):
+            self._client.watch(READ)
 
     def ticket_assigned(self) -> None:
         """Connect to the pod that is assigned; see throttler.ticket.TicketOwner."""
@@ -272,7 +259,6 @@ class TcpConnection(Evictable):
 
     def _dial(self, pod: PodTracker) -> None:
         self._enter(DIALLING)
-        self._watch(False)
         if self._clients.files.take_now():
             self._connect(pod)
         else:
@@ -301,7 +287,7 @@ class TcpConnection(Evictable):
         """Connect to a pod; a file is taken for it."""
         target = self._clients.pools.of(pod).target
         # Another activator listens for the Service on the same port.
-        port = self._client.getsockname()[1] if pod.is_service else target.port
+        port = self._client.sock.getsockname()[1] if pod.is_service else target.port
         family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
         code = 0
         try:
@@ -313,7 +299,7 @@ class TcpConnection(Evictable):
             code = error.errno or errno.EMFILE
             self._fail(code)
             return
-        self._pod = sock
+        pod_side = self._pod = self._clients.side(self, sock, PeerKind.POD)
         self._clients.opened()
         code = sock.connect_ex((target.host, port))
         if code == errno.EINPROGRESS:  # a pod on this machine has accepted meanwhile
@@ -321,17 +307,15 @@ class TcpConnection(Evictable):
         if code in (0, errno.EISCONN):
             self._pass()
         elif code in _LOCAL:
-            asyncio.get_running_loop().add_writer(sock, self._on_connect)
+            pod_side.watch(WRITE)
+            self._client.watch(0)
             self._until = self._clients.clock() + self._clients.connect_timeout
             self._arm(self._until)
         else:
             self._fail(code)
 
-    def _on_connect(self) -> None:
-        pod = self._pod
-        assert pod is not None
+    def _on_connect(self, pod: socket.socket) -> None:
         code = pod.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        asyncio.get_running_loop().remove_writer(pod)
         if code:
             self._fail(code)
         else:
@@ -341,7 +325,7 @@ class TcpConnection(Evictable):
         """Handle a failed connect in the next turn of the loop: many may fail at once."""
         asyncio.get_running_loop().call_soon(self._dial_failed, code, self._pod)
 
-    def _dial_failed(self, code: int, pod: socket.socket | None) -> None:
+    def _dial_failed(self, code: int, pod: Side | None) -> None:
         """Put the connection at the front of the queue; its pod must pass a probe."""
         if self._state is not DIALLING or pod is not self._pod:
             return
@@ -381,69 +365,56 @@ class TcpConnection(Evictable):
         assert pod is not None
         assert tracker is not None
         self._enter(PASSING)
-        find_dead(pod, SocketKind.POD_SLOW)
-        pod.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        find_dead(pod.sock, SocketKind.POD_SLOW)
+        pod.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tracker.last_response_at = now
         if self._wait is not None:
             self._wait.responded(tracker, now)
         data, self._held = self._held, b""
         version = self._policies.send_proxy
         if version is not None and not tracker.is_service:
-            data = proxy_header(version, self._peer, self._client.getsockname()) + data
-        self._clients.proxy.timers.disarm(self)
+            data = proxy_header(version, self._peer, self._client.sock.getsockname()) + data
         self._arm(self.demand.due)
-        client, unread = self._client, self._clients.proxy.unread
-        to_pod = self._to_pod = Flow(self, client, pod, PeerKind.POD, unread)
-        to_client = self._to_client = Flow(self, pod, client, PeerKind.CLIENT, unread)
-        to_pod.begin(data, ended=self._ended)
-        if self._state is PASSING:
-            to_client.begin(b"", ended=False)
+        if self._client.join(pod, data):
+            pod.join(self._client, b"")
 
-    def moved(self, to: PeerKind) -> None:
-        """Record that bytes pass to a side; called while ``demand`` follows them."""
-        if self.demand.moved(self._clients.clock(), by_client=to is PeerKind.POD):
+    def moved(self, by: PeerKind) -> None:
+        """Record that a side sends bytes; called while ``demand`` follows them."""
+        if self.demand.moved(self._clients.clock(), by_client=by is PeerKind.CLIENT):
             self._clients.resting.discard(self)
             self._arm(self.demand.due)
 
-    def finished(self, receiver: socket.socket) -> None:
-        """Pass on that a side has ended; end if both sides have."""
-        to_pod, to_client = self._to_pod, self._to_client
-        assert to_pod is not None
-        assert to_client is not None
-        if to_pod.finished and to_client.finished:
+    def finished(self, receiver: Side) -> None:
+        """Pass on that the other side has ended; end if both have."""
+        pod = self._pod
+        if self._client.told and pod is not None and pod.told:
             self._end("served")
             self._close()
             return
-        with suppress(OSError):  # it is broken, as its flow will find
-            receiver.shutdown(socket.SHUT_WR)
-        self._arm(self._clients.clock() + _CHECK_EVERY)
-
-    def lost(self, to: PeerKind) -> None:
-        """Reset the receiver of a flow, because its sender has reset the connection."""
-        self._break(PeerKind.POD if to is PeerKind.CLIENT else PeerKind.CLIENT)
+        with suppress(OSError):  # it is broken, as the poller will report
+            receiver.sock.shutdown(socket.SHUT_WR)
 
     def refused(self, by: PeerKind) -> None:
-        """Reset the sender of a flow, because its receiver accepts no more bytes.
+        """Reset the other side, because one side accepts no more bytes.
 
-        The sender first gets the bytes that the receiver sent before.
+        The other side first gets the bytes that this one sent before.
         """
         pod = self._pod
-        assert pod is not None
+        if pod is None:
+            return
         source, other = (pod, self._client) if by is PeerKind.POD else (self._client, pod)
         with suppress(OSError):
             for _ in range(_LAST_READS):
-                data = source.recv(MOST_HELD)
-                if not data or other.send(data) < len(data):
+                data = source.sock.recv(MOST_HELD)
+                if not data or other.sock.send(data) < len(data):
                     break
-        self._break(by)
+        self.lost(by)
 
-    def _break(self, by: PeerKind) -> None:
-        """Reset the other side, because one side is lost."""
-        pod = self._pod
-        assert pod is not None
-        other = self._client if by is PeerKind.POD else pod
-        with suppress(OSError):
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    def lost(self, by: PeerKind) -> None:
+        """Reset the other side, because one side has reset the connection."""
+        other = self._client if by is PeerKind.POD else self._pod
+        if other is not None:
+            _reset(other.sock)
         self._end("upstream-failed" if by is PeerKind.POD else "cancelled")
         self._close()
 
@@ -458,11 +429,8 @@ class TcpConnection(Evictable):
         """
         tracker = self._ticket.pod
         address = tracker.address if by is PeerKind.POD and tracker is not None else self._name()
-        for sock in (self._client, self._pod):
-            if sock is not None:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._end("cancelled" if by is PeerKind.CLIENT else "upstream-failed")
-        self._close()
+        _reset((self._client if by is PeerKind.CLIENT else self._pod or self._client).sock)
+        self.lost(by)
         return address
 
     def end_idle(self) -> bool:
@@ -489,13 +457,7 @@ class TcpConnection(Evictable):
         state = self._state
         if state is OPENED:
             self.demand.begin(now)
-            self._watch(True)
             self._admit(now)
-        elif state is WAITING:
-            if is_broken(self._client):
-                self._leave()
-            elif not self._reads:
-                return now + _CHECK_EVERY
         elif state is DIALLING:
             return self._check_dial(now)
         elif state is PASSING:
@@ -518,20 +480,12 @@ class TcpConnection(Evictable):
         return min(self._until, self._ticket.deadline) if self._pod is None else self._until
 
     def _check(self, now: float) -> float:
-        """Count or discount the connection, and find whether a half-closed one is broken."""
+        """Count the connection as load or no more, if it is time."""
         if self.demand.check(now):
             self._clients.resting.add(self)
             if self.end_idle():
                 return inf
-        when = self.demand.due
-        for flow in (self._to_pod, self._to_client):
-            if flow is not None and flow.ended:
-                when = min(when, now + _CHECK_EVERY)
-        for sock, side in ((self._client, PeerKind.CLIENT), (self._pod, PeerKind.POD)):
-            if sock is not None and is_broken(sock):
-                self._break(side)
-                return inf
-        return when
+        return self.demand.due
 
     # -- it ends ----------------------------------------------------------------------------------
 
@@ -572,7 +526,7 @@ class TcpConnection(Evictable):
             clients.services.request_log.ended(
                 self._record(status or _STATUSES[outcome], now - self.demand.opened, why)
             )
-        self._stop_flows()
+        clients.resting.discard(self)
         ticket.owner = NO_OWNER  # breaks the cycle: nothing is left for the garbage collector
         if ticket.state is ASSIGNED:
             of_pod = end.of_pod(outcome, status)
@@ -581,13 +535,13 @@ class TcpConnection(Evictable):
             clients.driver.cancel(entry.throttler, ticket, now)
 
     def _record(self, status: int, duration: float, why: str) -> RequestRecord:
-        to_pod, to_client = self._to_pod, self._to_client
+        pod = self._pod
         revision = self._entry.throttler.revision
         return RequestRecord(
             *(b"TCP", b"", str(revision.id).encode(), 1, b""),
-            0 if to_pod is None else to_pod.size,
+            self._client.size,
             status,
-            0 if to_client is None else to_client.size,
+            0 if pod is None else pod.size,
             duration,
             self._name(),
             revision,
@@ -599,14 +553,6 @@ class TcpConnection(Evictable):
         host, port = self._address.decode(), self._peer[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _stop_flows(self) -> None:
-        self._watch(False)
-        for flow in (self._to_pod, self._to_client):
-            if flow is not None:
-                flow.stop()
-        self._to_pod = self._to_client = None
-        self._clients.resting.discard(self)
-
     def _linger(self) -> None:
         """End the connection, and read until the client does too.
 
@@ -615,16 +561,17 @@ class TcpConnection(Evictable):
         self._close_pod()
         self._enter(CLOSING)
         self._held = b""
+        client = self._client
+        client.detach()
         with suppress(OSError):
-            self._client.shutdown(socket.SHUT_WR)
+            client.sock.shutdown(socket.SHUT_WR)
         self._clients.proxy.timers.disarm(self)
         self._arm(self._clients.clock() + _CLOSING_SECONDS)
-        self._reads = True
-        asyncio.get_running_loop().add_reader(self._client, self._discard)
+        client.watch(READ)
 
     def _discard(self) -> None:
         try:
-            if self._client.recv(MOST_HELD):
+            if self._client.sock.recv(MOST_HELD):
                 return
         except (BlockingIOError, InterruptedError):
             return
@@ -636,14 +583,11 @@ class TcpConnection(Evictable):
         """Close the connection to the pod, and release its file."""
         pod, self._pod = self._pod, None
         if pod is not None:
-            if self._state is DIALLING:
-                asyncio.get_running_loop().remove_writer(pod)
             pod.close()
             self._clients.pools.resources.closed(self)
 
     def _close(self) -> None:
         """Close both sockets."""
-        self._watch(False)
         self._close_pod()
         self._enter(DONE)
         self._client.close()
@@ -672,3 +616,9 @@ class TcpConnection(Evictable):
             self._stop(own_responses.draining("this activator ends"), "draining")
         elif self._state is not DONE:
             self._close()
+
+
+def _reset(sock: socket.socket) -> None:
+    """Make the kernel reset the connection when the socket is closed."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -201,16 +201,8 @@ def has_ended(transport: asyncio.Transport) -> bool:
     return bool(poll.poll(0))
 
 
-def is_broken(sock: socket.socket) -> bool:
-    """Return whether the connection of a socket is broken, as ``is_gone`` does."""
-    return _state_of(sock) == _TCP_CLOSE
-
-
 def _state(transport: asyncio.Transport) -> int:
-    return _state_of(transport.get_extra_info("socket"))
-
-
-def _state_of(sock: socket.socket) -> int:
+    sock = transport.get_extra_info("socket")
     if _TCP_INFO is None:
         return _state_by_peek(sock.fileno())
     state: int = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0]

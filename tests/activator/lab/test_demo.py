@@ -64,6 +64,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     assert "'Host: hello.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "Knative-Serving-Revision: slow" in text
     assert "'Host: web.default.svc.cluster.local' http://127.0.0.1:1/" in text
+    assert "curl http://127.0.0.1:8014/\n" in text, "the TCP Service"
     assert "http://127.0.0.1:3/api/v1/services" in text, "the scaler"
     web = "explain web --admin-url http://127.0.0.1:2 --scaler-admin-url http://127.0.0.1:3\n"
     assert web in text, "the scaler's part of the page"
@@ -89,7 +90,7 @@ def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
 
 
 async def test_scaler_knows_the_service_and_the_folder_has_it():
-    with Demo([], plain=DemoService("web", idle=7.0), addresses=addresses()) as demo:
+    with Demo([], plain=[DemoService("web", idle=7.0)], addresses=addresses()) as demo:
         url = await demo.start()
         assert url.startswith("ws://127.0.0.1:")
         host, _, port = demo.scaler_admin.partition(":")

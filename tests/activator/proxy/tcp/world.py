@@ -164,3 +164,4 @@ class TcpWorld(World):
     async def close(self) -> None:
         self._listener.close()
         await super().close()
+        self.tcp.poller.close()
