@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from enum import Enum
-from functools import cache
 from typing import Final, NamedTuple
 
 
@@ -69,12 +68,11 @@ def find_dead(sock: socket.socket, peer: SocketKind) -> None:
     Raises:
         OSError: the socket is closed already.
     """
-    for level, option, value in _options(peer):
+    for level, option, value in options(peer):
         sock.setsockopt(level, option, value)
 
 
-@cache
-def _options(peer: SocketKind) -> tuple[tuple[int, int, int], ...]:
+def options(peer: SocketKind) -> tuple[tuple[int, int, int], ...]:
     """Return the options of a kind that this machine has, each with its level and its value."""
     values = peer.value
     wanted = [(_IDLE, values.idle), (_INTERVAL, values.interval)]

@@ -18,7 +18,7 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
-from activator.process.sockets import SocketKind, find_dead
+from activator.process.sockets import SocketKind, find_dead, options
 from activator.proxy.client.proxy import Evictable
 from activator.proxy.exchange import end
 from activator.proxy.exchange.observers import RequestRecord
@@ -82,6 +82,11 @@ MOST_HELD: Final = 64 << 10
 _CLOSING_SECONDS: Final = 2.0
 #: Most reads from a side that accepts no more bytes.
 _LAST_READS: Final = 16
+#: The options of a pod's socket. They are the same for all, and a connection may be short.
+_POD_OPTIONS: Final = (
+    *options(SocketKind.POD_SLOW),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+)
 _RESET: Final = struct.pack("ii", 1, 0)
 #: The statuses that requests of HTTP have for the same ends.
 _STATUSES: Final = {"served": 101, "cancelled": 499, "upstream-failed": 502}
@@ -365,8 +370,8 @@ class TcpConnection(Evictable):
         assert pod is not None
         assert tracker is not None
         self._enter(PASSING)
-        find_dead(pod.sock, SocketKind.POD_SLOW)
-        pod.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for level, option, value in _POD_OPTIONS:
+            pod.sock.setsockopt(level, option, value)
         tracker.last_response_at = now
         if self._wait is not None:
             self._wait.responded(tracker, now)
