@@ -26,8 +26,7 @@ from activator.plain.annotations import (
 )
 from activator.plain.annotations import read as read_annotations
 from activator.plain.workloads import Index
-from throttler.model import AdaptiveMode, AppProtocol, HashKey, KeyKind, Policies
-from throttler.request_policies import RequestPolicies
+from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
@@ -264,40 +263,15 @@ def _of_protocol(
         why = f"since appProtocol {found[0]} sets {PROTOCOL} to tcp"
     if not asks.is_tcp:
         return asks
-    annotations = metadata["annotations"]
+    annotations, known = metadata["annotations"], dict(metadata["annotations"].mapping())
     for each in (*policies.OF_HTTP, *(PREFIX + name for name in OF_REQUESTS), *policies.KEYS):
-        field = annotations.at(each)
-        if each in policies.KEYS and field.value == "client-ip":
-            continue
-        if field.value:
-            what = "client-ip" if each in policies.KEYS else "no such annotation"
+        field, is_key = annotations.at(each), each in policies.KEYS
+        if field.value and not (is_key and field.value == "client-ip"):
+            what = "client-ip" if is_key else "no such annotation"
             problems.read(partial(field.expected, f"{what}, {why}"))
-    return replace(asks, hosts=(), paths=(), headers=(), policies=_for_tcp(asks.policies))
-
-
-def _for_tcp(asked: Policies) -> Policies:
-    """Return the policies that connections have too."""
-    requests, order, key, sticky = asked.requests, asked.order, asked.hash_key, asked.sticky
-    if requests is not None:
-        wait = requests.wait_seconds
-        requests = RequestPolicies(wait_seconds=wait) if wait else None
-    if order is not None:
-        by_address = order.fair_by is not None and not order.fair_by.header
-        order = replace(order, trusts_header=False, fair_by=order.fair_by if by_address else None)
-    return replace(
-        asked,
-        requests=requests,
-        order=order,
-        adaptive=AdaptiveMode.OFF,
-        load_balancing="" if _is_other(key) else asked.load_balancing,
-        hash_key=None if _is_other(key) else key,
-        sticky=None if _is_other(sticky) else sticky,
-    )
-
-
-def _is_other(key: HashKey | None) -> bool:
-    """Return whether a key is another part of a request than the address of its client."""
-    return key is not None and key.kind is not KeyKind.CLIENT_IP
+            del known[each]
+    rest = Field({"annotations": known}, metadata.subject, metadata.path)
+    return replace(read_annotations(rest, Problems()), is_tcp=True)
 
 
 def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedPort | None, str]:

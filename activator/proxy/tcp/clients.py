@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, final
 
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.tcp.connection import TcpConnection
 from activator.proxy.tcp.side import Poller, Side
 from activator.proxy.transport.peer_socket import PeerKind
-from activator.records.entries import Entry, Failed
-from activator.records.narration import identity
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID
-from throttler.reason import Reason
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +27,12 @@ class TcpClients:
 
     Attributes:
         poller: watches all sockets.
-        start: runs a coroutine, and keeps a reference to its task.
         resting: connections on which no bytes pass, of Services with ``keep-awake: bytes``.
     """
 
     __slots__ = (
         *("clock", "connect_timeout", "driver", "files", "poller", "pools", "proxy"),
-        *("resting", "services", "start"),
+        *("resting", "services"),
     )
 
     def __init__(self, proxy: Proxy) -> None:
@@ -45,9 +40,7 @@ class TcpClients:
         self.services = proxy.services
         self.driver, self.pools, self.files = proxy.driver, proxy.pools, proxy.files
         self.clock: Callable[[], float] = proxy.clock
-        resources = proxy.pools.resources
-        self.start: Callable[[Coroutine[None, None, None]], object] = resources.start
-        self.connect_timeout = resources.limits.connect_timeout
+        self.connect_timeout = proxy.pools.resources.limits.connect_timeout
         self.poller = Poller()
         self.resting: set[TcpConnection] = set()
         self.driver.on_pods = self.end_idle
@@ -81,26 +74,8 @@ class TcpClients:
         """Return one side of a connection."""
         return Side(connection, sock, kind, self.poller, self.proxy.unread)
 
-    def opened(self) -> None:
-        """Count a connection to a pod."""
-        self.pools.resources.connections += 1
-
     def end_idle(self, service: RevisionID) -> None:
         """Close the connections without bytes whose pod ends; see driver.Driver.on_pods."""
         for connection in list(self.resting):
             if connection.is_of(service):
                 connection.end_idle()
-
-    def record(self, entry: Entry, status: int, reason: Reason, detail: str) -> None:
-        """Record why a connection ended without a pod, for metrics and the admin API."""
-        self.driver.failed(entry, Failed(self.clock(), status, reason, printable(detail)))
-
-    def log_closed(self, service: RevisionID, response: OwnResponse) -> None:
-        """Log that a connection ended without a pod; one line of each kind now and then."""
-        key = service, response.status, response.reason
-        more = self.services.repeats.admit(key, self.clock())
-        if more is not None:
-            others = "1 other" if more == 1 else f"{more} others"
-            also = f" (and {others} since the last such line)" if more else ""
-            about = identity(service)
-            logger.warning("closed a connection: %s%s", response.why, also, extra=about)

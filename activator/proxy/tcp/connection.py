@@ -30,7 +30,7 @@ from activator.proxy.tcp.demand import Demand
 from activator.proxy.tcp.proxy_header import proxy_header
 from activator.proxy.tcp.side import READ, WRITE, Side
 from activator.proxy.transport.peer_socket import PeerKind
-from activator.records.entries import Entry
+from activator.records.entries import Entry, Failed
 from throttler.errors import FlowFull, RequestQueueFull, WaitTooLong
 from throttler.model import NO_TIMEOUT, RevisionID
 from throttler.pod import PodState, PodTracker
@@ -76,6 +76,7 @@ FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     DONE: frozenset(),
 }
 
+_BEFORE_BYTES: Final = frozenset((OPENED, DIALLING))
 #: Bytes that are read from a client that waits.
 MOST_HELD: Final = 64 << 10
 #: Seconds for a client to end its side, once the activator has ended the connection.
@@ -90,7 +91,7 @@ _POD_OPTIONS: Final = (
 _RESET: Final = struct.pack("ii", 1, 0)
 #: The statuses that requests of HTTP have for the same ends.
 _STATUSES: Final = {"served": 101, "cancelled": 499, "upstream-failed": 502}
-_LOCAL: Final = frozenset((errno.EINPROGRESS, errno.EALREADY))
+_CONNECTING: Final = frozenset((errno.EINPROGRESS, errno.EALREADY))
 
 
 @final
@@ -160,16 +161,17 @@ class TcpConnection(Evictable):
         """Connect to a pod that is free; else wait for a reason to wake the workload."""
         demand, now = self.demand, self.demand.opened
         demand.check(now)
-        self._arm(demand.due)
         if self._entry.throttler.has_free_slot or demand.shown:
             self._admit(now)
         else:
             self._client.watch(READ)
+        if self._state in _BEFORE_BYTES:
+            self._arm(demand.due)
 
     def ready(self, side: Side, events: int) -> None:
         """Handle events of a side while no bytes pass."""
         if side is self._pod:
-            self._on_connect(side.sock)
+            self._connected(side.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         elif self._state is CLOSING:
             self._discard()
         elif events & READ:
@@ -264,29 +266,18 @@ class TcpConnection(Evictable):
 
     def _dial(self, pod: PodTracker) -> None:
         self._enter(DIALLING)
+        self._take_file(pod)
+
+    def _take_file(self, pod: PodTracker) -> None:
+        """Connect to a pod, once a file is free; the caller may be a timer."""
+        if self._state is not DIALLING or self._pod is not None or self._ticket.pod is not pod:
+            return
         if self._clients.files.take_now():
             self._connect(pod)
-        else:
-            self._arm(self._ticket.deadline)
-            self._clients.start(self._connect_later(pod))
-
-    @property
-    def wants_connection(self) -> bool:
-        """Whether it waits for a file, see transport.files.Waiter."""
-        return self._state is DIALLING
-
-    def take_idle(self) -> object | None:
-        """Return None: no connection of another client can be used."""
-        return None
-
-    async def _connect_later(self, pod: PodTracker) -> None:
-        """Connect to a pod once a file is free."""
-        with suppress(ConnectionAbortedError):
-            await self._clients.files.take(self)
-            if self._state is DIALLING and self._ticket.pod is pod:
-                self._connect(pod)
-            else:
-                self._clients.files.release()
+            return
+        self._clients.files.make_room()
+        self._arm(self._ticket.deadline)
+        asyncio.get_running_loop().call_later(SHORTAGE_PAUSE, self._take_file, pod)
 
     def _connect(self, pod: PodTracker) -> None:
         """Connect to a pod; a file is taken for it."""
@@ -294,33 +285,28 @@ class TcpConnection(Evictable):
         # Another activator listens for the Service on the same port.
         port = self._client.sock.getsockname()[1] if pod.is_service else target.port
         family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
-        code = 0
+        kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
         try:
-            sock = socket.socket(
-                family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, socket.IPPROTO_TCP
-            )
+            sock = socket.socket(family, kind, socket.IPPROTO_TCP)
         except OSError as error:
             self._clients.files.release()
-            code = error.errno or errno.EMFILE
-            self._fail(code)
+            self._fail(error.errno or errno.EMFILE)
             return
         pod_side = self._pod = self._clients.side(self, sock, PeerKind.POD)
-        self._clients.opened()
+        self._clients.pools.resources.connections += 1
         code = sock.connect_ex((target.host, port))
         if code == errno.EINPROGRESS:  # a pod on this machine has accepted meanwhile
             code = sock.connect_ex((target.host, port))
-        if code in (0, errno.EISCONN):
-            self._pass()
-        elif code in _LOCAL:
+        if code in _CONNECTING:
             pod_side.watch(WRITE)
             self._client.watch(0)
             self._until = self._clients.clock() + self._clients.connect_timeout
             self._arm(self._until)
         else:
-            self._fail(code)
+            self._connected(0 if code == errno.EISCONN else code)
 
-    def _on_connect(self, pod: socket.socket) -> None:
-        code = pod.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    def _connected(self, code: int) -> None:
+        """Pass bytes if a connect has succeeded; ``code`` is its error."""
         if code:
             self._fail(code)
         else:
@@ -339,7 +325,7 @@ class TcpConnection(Evictable):
         tracker = self._ticket.pod
         assert tracker is not None
         if code in LOCAL_SHORTAGE:
-            asyncio.get_running_loop().call_later(SHORTAGE_PAUSE, self._dial_again, tracker)
+            asyncio.get_running_loop().call_later(SHORTAGE_PAUSE, self._take_file, tracker)
             return
         error: OSError = OSError(code, os.strerror(code))
         if code == errno.ETIMEDOUT:
@@ -353,14 +339,6 @@ class TcpConnection(Evictable):
         self.demand.begin(now)
         self._begin_wait(now)
         driver.requeue(entry.throttler, self._ticket, now)
-
-    def _dial_again(self, tracker: PodTracker) -> None:
-        """Connect again, because this machine lacked something."""
-        if self._state is DIALLING and self._pod is None and self._ticket.pod is tracker:
-            if self._clients.files.take_now():
-                self._connect(tracker)
-            else:
-                self._clients.start(self._connect_later(tracker))
 
     # -- bytes pass -------------------------------------------------------------------------------
 
@@ -379,9 +357,8 @@ class TcpConnection(Evictable):
         version = self._policies.send_proxy
         if version is not None and not tracker.is_service:
             data = proxy_header(version, self._peer, self._client.sock.getsockname()) + data
-        self._arm(self.demand.due)
-        if self._client.join(pod, data):
-            pod.join(self._client, b"")
+        if self._client.join(pod, data) and pod.join(self._client, b""):
+            self._arm(self.demand.due)
 
     def moved(self, by: PeerKind) -> None:
         """Record that a side sends bytes; called while ``demand`` follows them."""
@@ -423,20 +400,13 @@ class TcpConnection(Evictable):
         self._end("upstream-failed" if by is PeerKind.POD else "cancelled")
         self._close()
 
-    def end_unread(self, by: PeerKind) -> str:
-        """Reset both sides, because unread bytes have reached their limit.
-
-        Arguments:
-            by: which side does not read.
-
-        Returns:
-            The address of that side.
-        """
-        tracker = self._ticket.pod
-        address = tracker.address if by is PeerKind.POD and tracker is not None else self._name()
-        _reset((self._client if by is PeerKind.CLIENT else self._pod or self._client).sock)
-        self.lost(by)
-        return address
+    def end_unread(self, side: Side) -> tuple[PeerKind, str]:
+        """Reset both sides, because the unread bytes of one have reached their limit."""
+        kind, tracker = side.kind, self._ticket.pod
+        address = tracker.address if kind is PeerKind.POD and tracker is not None else self._name()
+        _reset(side.sock)
+        self.lost(kind)
+        return kind, address
 
     def end_idle(self) -> bool:
         """Close a connection on which no bytes pass if its pod ends; return whether it does."""
@@ -466,7 +436,11 @@ class TcpConnection(Evictable):
         elif state is DIALLING:
             return self._check_dial(now)
         elif state is PASSING:
-            return self._check(now)
+            if self.demand.check(now):
+                self._clients.resting.add(self)
+                if self.end_idle():
+                    return inf
+            return self.demand.due
         elif state is CLOSING:
             self._close()
         return inf
@@ -484,14 +458,6 @@ class TcpConnection(Evictable):
             return inf
         return min(self._until, self._ticket.deadline) if self._pod is None else self._until
 
-    def _check(self, now: float) -> float:
-        """Count the connection as load or no more, if it is time."""
-        if self.demand.check(now):
-            self._clients.resting.add(self)
-            if self.end_idle():
-                return inf
-        return self.demand.due
-
     # -- it ends ----------------------------------------------------------------------------------
 
     def _stop(self, response: OwnResponse, outcome: str) -> None:
@@ -501,12 +467,14 @@ class TcpConnection(Evictable):
             response: what a request of HTTP would get.
             outcome: one of ``counters.OUTCOMES``.
         """
-        reason = response.reason
+        clients, entry, reason = self._clients, self._entry, response.reason
         assert reason is not None
-        revision = self._entry.throttler.revision
         self._end(outcome, response.status, response.why)
-        self._clients.record(self._entry, response.status, reason, response.detail)
-        self._clients.log_closed(revision.id, response)
+        detail = own_responses.printable(response.detail)
+        failed = Failed(clients.clock(), response.status, reason, detail)
+        clients.driver.failed(entry, failed)
+        service = entry.throttler.revision.id
+        clients.services.log_own_response(service, response, "closed a connection")
         self._linger()
 
     def _end(self, outcome: str, status: int = 0, why: str = "") -> None:
@@ -517,12 +485,8 @@ class TcpConnection(Evictable):
             status: for the request log; 0 for the one of the outcome.
             why: the reason of the activator; empty if a side has ended it.
         """
-        clients, entry, ticket, now = (
-            self._clients,
-            self._entry,
-            self._ticket,
-            self._clients.clock(),
-        )
+        clients, entry, ticket = self._clients, self._entry, self._ticket
+        now = clients.clock()
         entry.counters.outcomes[outcome] += 1
         self.demand.end(now)
         if self._wait is not None:

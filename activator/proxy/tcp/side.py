@@ -158,10 +158,11 @@ class Side:
         self._other = other
         self.size += len(data)
         self.watch(0 if self.ended else READ)
-        if data and not other.send(memoryview(data), self):
-            return not other.is_closed()
-        if self.ended:
-            self._end()
+        if not data or other.send(memoryview(data), self):
+            if self.ended:
+                self._end()
+            elif self.kind is PeerKind.CLIENT:  # its first bytes have often come meanwhile
+                self._pass_on()
         return not other.is_closed()
 
     def is_closed(self) -> bool:
@@ -192,7 +193,7 @@ class Side:
 
     def end_unread(self) -> tuple[PeerKind, str]:
         """Reset the connection, because unread bytes have reached their limit."""
-        return self.kind, self._connection.end_unread(self.kind)
+        return self._connection.end_unread(self)
 
     def _pass_on(self) -> None:
         other = self._other

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import cast
 
+import pytest
+
+from activator.telemetry.request_log import RequestLog
+from tests.activator.proxy.observers import Records
 from tests.activator.proxy.tcp.world import SERVICE, TcpWorld
 from tests.activator.proxy.world import until
 from throttler.throttler import Limits
@@ -67,10 +72,10 @@ async def test_a_connection_waits_for_a_free_file(world: TcpWorld) -> None:
     files = world.pools.files
     files.pods = files.shares.traffic
     await world.start_pod(pod)
-    await until(lambda: files.waiting == 1)
+    await world.clock_moves(1.0)
+    assert pod.connections == []
     files.pods -= 10
-    files.freed()
-    await until(lambda: pod.connections and pod.connections[0].received == b"x")
+    await world.in_time(lambda: pod.connections and pod.connections[0].received == b"x")
     client.close()
     pod.connections[0].close()
     await until(lambda: not world.proxy.connections)
@@ -88,3 +93,56 @@ async def test_a_silent_client_leaves_its_place_to_another_one(world: TcpWorld) 
     await client.ended()
     assert SERVICE not in world.loads or world.load == 0
     client.close()
+
+
+async def test_a_wait_for_a_file_ends_with_the_deadline(world: TcpWorld) -> None:
+    pod = await world.asleep(timeout=2.0)
+    client = await world.client()
+    client.send(b"x")
+    await until(lambda: world.throttler.breaker.waiting == 1)
+    files = world.pools.files
+    files.pods = files.shares.traffic
+    await world.start_pod(pod)
+    await client.ended()
+    assert world.now_since_start() == pytest.approx(2.0, abs=0.1)
+    failed = world.driver.entries.of(SERVICE).failures.last
+    assert failed is not None
+    assert (failed.reason.value, failed.detail) == ("response-late", "still connecting")
+    client.close()
+    await until(lambda: not world.proxy.connections)
+    files.pods = 0
+
+
+async def test_at_the_limit_of_unread_bytes_a_slow_reader_is_reset() -> None:
+    world = TcpWorld()
+    await world.start(unread_bytes=1000)
+    [pod] = await world.up()
+    client = await world.client(receive_buffer=4096)
+    client.send(b"x")
+    await until(lambda: pod.connections and pod.connections[0].received)
+    client.transport.pause_reading()
+    pod.connections[0].send(bytes(8 << 20))
+    await until(lambda: pod.connections[0].lost)
+    assert pod.connections[0].reset
+    assert world.proxy.unread.ended == {"client": 1, "pod": 0}
+    client.transport.abort()
+    await world.close()
+
+
+async def test_the_request_log_has_a_line_for_a_connection(world: TcpWorld) -> None:
+    records = Records()
+    world.proxy.services.request_log = cast(RequestLog, records)
+    [pod] = await world.up()
+    client = await world.client()
+    client.send(b"hello")
+    await until(lambda: pod.connections and pod.connections[0].received)
+    pod.connections[0].send(b"bye")
+    await client.take(3)
+    number = client.transport.get_extra_info("sockname")[1]
+    client.close()
+    pod.connections[0].close()
+    await until(lambda: records.ended)
+    [record] = records.ended
+    assert (record.method, record.host, record.status) == (b"TCP", b"ns/rev", 101)
+    assert (record.content_length, record.response_size) == (5, 3)
+    assert record.client == f"127.0.0.1:{number}"
