@@ -46,6 +46,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.rendezvous",
     "throttler.revision",
     "throttler.wait_reason",
+    "throttler.zones",
     "activator.records.entries",
     "activator.records.counters",
     "activator.driver",

@@ -1,7 +1,7 @@
 """Reads the clock, calls the throttler for decisions, and carries out the changes.
 
 Only this module carries out effects. ``Exchange`` alone calls the throttler without it: for a pod,
-and for values that have no effect elsewhere. It knows no HTTP and no cluster.
+to release its slot, and for values that have no effect elsewhere. It knows no HTTP and no cluster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
-from throttler.ticket import SERVED, Changes, Outcome, Ticket
+from throttler.ticket import Changes, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
 
 if TYPE_CHECKING:
@@ -165,18 +165,6 @@ class Driver:
     def why(self, throttler: RevisionThrottler) -> tuple[Reason, str]:
         """Return why a request of a revision would wait now, and a detail; O(pods)."""
         return waiting_reason(throttler, self.autoscaler_lost(throttler.revision.id.kind))
-
-    def release(
-        self,
-        throttler: RevisionThrottler,
-        ticket: Ticket,
-        now: float,
-        outcome: Outcome = SERVED,
-    ) -> None:
-        """End a request that has a pod; ``outcome`` says how it ended at the pod."""
-        changes = throttler.release(ticket, now, outcome)
-        if changes is not None:
-            self.carry_out(changes)
 
     def cancel(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
         """End a request that its client has cancelled."""

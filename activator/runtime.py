@@ -19,6 +19,7 @@ from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer as Authorizer
 from activator.autoscaler.concurrency import Stat as Stat
 from activator.autoscaler.links import Links, Sink, StatReporter
+from activator.discovery.inventory import DIALECTS
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver as Driver
@@ -48,14 +49,12 @@ from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.settings.config import Settings
-from activator.settings.values import TlsParameters
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import Observers
 from activator.telemetry.request_log import RequestLog as RequestLog
 from activator.telemetry.request_log import compiled
 from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from activator.tls.store import upstream_tls
-from throttler.model import RevisionKind
 from throttler.slots import SCAN_PERIOD
 from throttler.throttler import Limits, Throttler
 
@@ -78,14 +77,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between checks for idle connections that have expired.
 _HOUSEKEEPING = 15.0
-
-
-#: What an unknown host may name: the kind of the first dialect in use.
-_UNKNOWN = {
-    "knative": RevisionKind.REVISION,
-    "services": RevisionKind.SERVICE,
-    "keda": RevisionKind.HTTP_ROUTE,
-}
 
 
 class StartError(Exception):
@@ -172,11 +163,12 @@ class Runtime:
             queue_bytes_total=settings.hold_bytes_total,
             shed_early=settings.shed_early,
         )
-        own = settings.pod_ip, settings.borrow, settings.http_port
+        own = settings.pod_ip, settings.borrow, settings.http_port, settings.zone
         return Throttler(limits, random.random, *own)
 
     def _make_driver(self, throttler: Throttler) -> Driver:
         settings = self.settings
+        kinds = (each.revision_kind for name, each in DIALECTS.items() if name in settings.dialect)
         return Driver(
             throttler,
             self.reporter.loads.load,
@@ -184,7 +176,7 @@ class Runtime:
             cluster_domain=settings.cluster_domain,
             remove_load=self.reporter.loads.remove,
             table=RouteTable() if {"services", "keda"} & set(settings.dialect) else None,
-            unknown=next(kind for name, kind in _UNKNOWN.items() if name in settings.dialect),
+            unknown=next(kind for kind in kinds if kind is not None),  # an unknown host's
         )
 
     def _make_cluster_config(self) -> ClusterConfig:
@@ -208,13 +200,7 @@ class Runtime:
 
     def _make_internal_tls(self) -> InternalTls:
         settings = self.settings
-        parameters = TlsParameters(
-            settings.tls_min_version,
-            settings.tls_max_version,
-            settings.tls_cipher_suites,
-            settings.tls_curve_preferences,
-        )
-        internal_tls = InternalTls(parameters, settings.system_namespace)
+        internal_tls = InternalTls(settings.tls, settings.system_namespace)
         internal_tls.on_withdrawn = self.pools.distrust
         return internal_tls
 

@@ -111,6 +111,7 @@ class Servers:
             data.append(self._listen_tls(self.runtime.internal_tls.server))
         elif self._store is not None:
             data.append(self._listen_tls(self._store))
+            self.runtime.tasks.start(self._store.follow())
         await self._serve(self.admin, sockets["admin"])
         await self._serve(self.metrics, sockets["metrics"])
         if "profiling" in sockets:

@@ -16,11 +16,11 @@ import uvloop
 from activator.lab.addresses import AddressPool
 from activator.lab.control_plane.api import DEPLOYMENTS
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.environment import Environment, Overdue, set_up
-from activator.lab.handles import AppHandle
+from activator.lab.environment import Environment, set_up
+from activator.lab.handles import AppHandle, Overdue
 from activator.lab.objects import HTTP_PROBE, TCP_PROBE, Object
 from activator.lab.programs import DidNotStart
-from activator.lab.timeline import Timeline, TimelineEntry
+from activator.lab.timeline import Timeline, TimelineEntry, Who
 from benchmarks.process import CannotMeasure
 from benchmarks.report import Row, middle, percentile
 
@@ -112,7 +112,7 @@ async def _turn(environment: Environment, web: AppHandle) -> Turn:
 
 async def _sleep_again(web: AppHandle) -> None:
     """Remove the pod, after the scaler knows that no request is left."""
-    while (await web.scaler_view())["load"]["current"]:  # noqa: ASYNC110  # no event says so
+    while (await web.view(Who.SCALER))["load"]["current"]:  # noqa: ASYNC110  # no event says so
         await asyncio.sleep(_POLL)
     web.scale(0)
     await web.pods[-1].until("stopped")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import uvloop
 
 from activator.lab.addresses import AddressPool
-from activator.lab.environment import Overdue, set_up
+from activator.lab.environment import set_up
+from activator.lab.handles import Overdue
 from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline
 from benchmarks.process import CannotMeasure
@@ -45,10 +47,16 @@ def measure(count: int) -> Iterator[Row]:
 
 
 async def _run(count: int) -> tuple[int, set[int]]:
-    async with set_up(Timeline(), AddressPool(), is_plain=True) as environment:
+    addresses = AddressPool()
+    async with (
+        set_up(Timeline(), addresses, is_plain=True) as environment,
+        AsyncExitStack() as ends,
+    ):
         load = environment.load
         web = await environment.deploy_service(replicas=1, annotations=LIMIT)
-        second = await environment.start_second()
+        second = environment.plain_activator(addresses.take(), "activator-2")
+        ends.push_async_callback(second.close)
+        await second.start()
         await web.until_view("both know each other", lambda view: view["activatorCount"] == 2)
         async with (
             load(web, RATE, target=TARGET) as one,

@@ -189,7 +189,7 @@ def _as_pages_write_it(value: str) -> str:
 
 def test_bounds_are_the_defaults() -> None:
     """The column of bounds has the defaults of the settings in the same row, in order."""
-    defaults = {row.variable: row.defaults["run"] for row in SETTINGS}
+    defaults = {row.variable: row.default_of("run") for row in SETTINGS}
     compared = 0
     table = (DOCS / "threat-model.md").read_text().partition("## Exhaustion")[2]
     for line in table.splitlines():

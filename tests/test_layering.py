@@ -100,7 +100,7 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
 
 #: The rooms that all parts of the scaler may import.
 BELOW_PARTS: Final = frozenset(
-    {"cluster", "decisions", "reasons", "reports", "settings", "workloads"}
+    {"cluster", "decisions", "reasons", "reports", "settings", "wakers", "workloads"}
 )
 #: The rooms of the scaler that each room of it may import at run time, except itself. A module of
 #: ``activator/scale/`` is a room of its own.
@@ -113,8 +113,9 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "http_server": frozenset(),
     "election": frozenset({"cluster"}),
     "settings": frozenset({"reports"}),
-    "workloads": frozenset({"cluster", "reasons", "reports"}),
-    "decisions": frozenset({"cluster", "families", "reasons", "reports", "workloads"}),
+    "wakers": frozenset({"reasons"}),
+    "workloads": frozenset({"cluster", "reasons", "reports", "wakers"}),
+    "decisions": frozenset({"cluster", "families", "reasons", "reports", "wakers", "workloads"}),
     "board": frozenset({"decisions", "part", "reports"}),
     "admin": BELOW_PARTS | {"election", "families"},
     "part": BELOW_PARTS,
@@ -123,17 +124,26 @@ SCALER_ROOMS: Final[dict[str, frozenset[str]]] = {
     "keda": BELOW_PARTS | {"http_server", "part", "board"},
     "external_metrics": BELOW_PARTS | {"http_server", "part", "board"},
     "owners": BELOW_PARTS | {"keda", "part"},
+    "asleep": BELOW_PARTS | {"part"},
+    "startup": BELOW_PARTS | {"part"},
     "scaler": BELOW_PARTS
     | {"admin", "election", "events", "external_metrics", "keda", "http_server", "owners", "part"}
-    | {"takeover"},
-    "app": frozenset({"http_server", "scaler", "settings"}),
+    | {"asleep", "startup", "takeover"},
+    "wake_all": BELOW_PARTS | {"asleep", "owners", "part", "scaler", "takeover"},
+    "app": frozenset({"http_server", "scaler", "settings", "wake_all"}),
 }
 
 #: Packages outside the standard library: the only files that may import each, and the reason.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
-        frozenset({"activator/discovery/api_server.py"}),
-        "kubernetes_asyncio needs it; expensive to import; these files map its errors to one",
+        frozenset(
+            {
+                "activator/discovery/api_server.py",
+                "activator/scale/keda/polling.py",
+                "activator/scale/wakers/http.py",
+            }
+        ),
+        "kubernetes_asyncio needs it, and the scaler sends calls by it; expensive to import",
     ),
     "anyio": (
         frozenset({"activator/admin/application.py"}),
@@ -185,6 +195,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
                 "activator/admin/openapi.py",
                 "activator/discovery/kubernetes.py",
                 "activator/discovery/wire.py",
+                "activator/keda/metrics.py",
             }
         ),
         "JSON, several times as fast as the standard library; schemas of types",

@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from activator.discovery.inventory import INVALID
+from activator.pages import pages
+from activator.plain.problems import ProblemReason
 from activator.proxy.message import own_responses
 from activator.proxy.message.own_responses import OwnResponse
+from activator.scale.reasons import ScaleReason
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import ROWS, TABLE, Reason, ReasonRow, RequestState
 
@@ -91,6 +95,16 @@ def test_an_error_response_has_the_status_of_its_reason(reply: OwnResponse) -> N
 def test_each_reason_has_a_page_and_each_page_a_reason() -> None:
     pages = {page.stem for page in PAGES.glob("*.md")} - {"README"}
     assert pages == {reason.value for reason in Reason}
+
+
+@pytest.mark.parametrize(
+    "word", [*Reason, *ProblemReason, *ScaleReason, INVALID], ids=lambda word: str(word)
+)
+def test_each_word_that_a_user_can_meet_has_a_page(word: Any) -> None:
+    word = getattr(word, "value", word)
+    page = pages()[word]
+    assert page.startswith(f"# {word}\n")
+    assert "\n## What to do" in page
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)

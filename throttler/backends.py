@@ -442,6 +442,7 @@ class Backends:
         """
         listed = dict.fromkeys(endpoints.ready, True) | dict.fromkeys(endpoints.not_ready, False)
         self._config.last_resort = not listed
+        self._config.zones = endpoints.zones
         if not listed:
             listed = dict.fromkeys(endpoints.terminating, True)
         for endpoint, pod in list(self.pods.items()):

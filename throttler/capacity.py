@@ -6,7 +6,7 @@ pkg/activator/net/throttler.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,11 +37,13 @@ class ActivatorShare:
             pods.
         count: number of activators.
         addresses: ``ip:port`` of each, in order; they are no part of the position.
+        zones: the zone of each, in order; empty if none is known. No part of the position either.
     """
 
     index: int = -1
     count: int = 0
     addresses: tuple[str, ...] = field(default=(), compare=False)
+    zones: tuple[str, ...] = field(default=(), compare=False)
 
 
 def infer_share(own_ip: str, addresses: Collection[str], port: int = 8012) -> ActivatorShare | None:
@@ -50,13 +52,15 @@ def infer_share(own_ip: str, addresses: Collection[str], port: int = 8012) -> Ac
     Every activator sorts the same addresses as strings, so all agree without messages.
 
     Arguments:
+        addresses: without port; a mapping also has the zone of each.
         port: on which each of them listens for requests.
     """
     if own_ip not in addresses:
         return None
     ordered = sorted(set(addresses))
     listeners = (f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ordered)
-    return ActivatorShare(ordered.index(own_ip), len(ordered), tuple(listeners))
+    zones = tuple(map(addresses.__getitem__, ordered)) if isinstance(addresses, Mapping) else ()
+    return ActivatorShare(ordered.index(own_ip), len(ordered), tuple(listeners), zones)
 
 
 def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
@@ -89,7 +93,8 @@ class CapacityTerms:
         share: the position of this activator among the activators of the revision.
         borrow: whether the activator uses pods beyond its share once its own are full.
         by_service: whether requests go to the ClusterIP.
-        setting: the name of the field or annotation that has ``container_concurrency``.
+        setting: the name of the field or annotation that has ``container_concurrency``; empty
+            if none has.
         peer: the activator that gets this one's requests, see throttler.backends; empty for none.
     """
 
@@ -120,10 +125,9 @@ class CapacityTerms:
         limit, capacity, count = self.container_concurrency, self.capacity, self.share.count
         pods = _pods(self.usable, "ready" if self.by_service else "usable")
         way = ", through the ClusterIP" if self.by_service else ""
-        if limit == 0 and capacity:
-            return f"{pods} without limit ({self.setting} is 0){way}"
+        zero = f" ({self.setting} is 0)" if self.setting else ""
         if limit == 0:
-            return f"{pods} without a limit per pod ({self.setting} is 0){way}"
+            return f"{pods} without {'limit' if capacity else 'a limit per pod'}{zero}{way}"
         whole = f"{pods} × {limit}"
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""

@@ -94,17 +94,24 @@ class FirstAvailable(Policy):
 class RoundRobin(Policy):
     """Each pod in turn, without the full ones."""
 
-    __slots__ = ("_next",)
+    __slots__ = ("_sets",)
 
     def __init__(self) -> None:
         super().__init__(in_order=True)
-        self._next = 0
+        self._sets: dict[FreePods, None] = {}
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the free pod after the last one picked; the first pod follows the last."""
-        number = free_pods.next(self._next)
-        self._next = number + 1
+        number = free_pods.next(free_pods.after)
+        free_pods.after = number + 1
         return pods[number]
+
+    def set_pods(self, pods: list[PodTracker]) -> None:
+        """Set the pods; O(pods). Their sets are new, and continue where the others were."""
+        after = max((each.after for each in self._sets), default=0)
+        self._sets = {p.free_pods: None for p in pods if p.free_pods is not None}
+        for each in self._sets:
+            each.after = after
 
 
 @final

@@ -6,12 +6,19 @@ counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_back
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from math import inf
 from typing import Final, NamedTuple, final
 
-from throttler.request_policies import NORMAL, ConnectionPolicies, RequestPolicies, RouteRule
+from throttler.request_policies import (
+    NORMAL,
+    ConnectionPolicies,
+    InterceptorRules,
+    RequestPolicies,
+    RouteRule,
+)
 
 # How the activator probes a pod, and which response means that the pod is ready.
 #
@@ -275,6 +282,11 @@ class Policies:
         return mine == theirs and self.adaptive is other.adaptive
 
     @property
+    def interceptor(self) -> InterceptorRules | None:
+        """What an object of the KEDA HTTP add-on asks for; None for other revisions."""
+        return None if self.requests is None else self.requests.interceptor
+
+    @property
     def concern_each(self) -> bool:
         """Whether they concern each request, also one that finds a free pod."""
         decides = None if self.requests is None else self.requests.authorization
@@ -306,6 +318,7 @@ class Revision:
         behind_queue_proxy: whether queue-proxy receives the requests of a pod. If not, no rule
             about its probes, its responses and Knative's network settings applies.
         tls: whether pods without queue-proxy serve TLS; certificates are not verified.
+        asleep: whether its workload sleeps, so that no pod may get a request or a probe.
     """
 
     id: RevisionID
@@ -324,6 +337,7 @@ class Revision:
     policies: Policies = NO_POLICIES
     behind_queue_proxy: bool = True
     tls: bool = False
+    asleep: bool = False
 
     @property
     def whole_timeout(self) -> float:
@@ -358,11 +372,13 @@ class ListedEndpoints:
         ready: from ``addresses``; not_ready: from ``notReadyAddresses``.
         terminating: pods that end but still serve. They get no new requests, unless both other
             sets are empty.
+        zones: the zone of each address, where it is known.
     """
 
     ready: frozenset[Endpoint] = field(default_factory=frozenset)
     not_ready: frozenset[Endpoint] = field(default_factory=frozenset)
     terminating: frozenset[Endpoint] = field(default_factory=frozenset)
+    zones: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 class Taken(NamedTuple):
@@ -438,6 +454,8 @@ _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 #: Pods without queue-proxy. The ClusterIP may lead back to the activator.
 _PLAIN: Final = Reach(pods=True, service=False, trusted=False)
 _PLAIN_TRUSTED: Final = _PLAIN._replace(trusted=True)
+#: Pods whose workload sleeps, also if Kubernetes lists them as ready.
+_ASLEEP: Final = Reach(pods=False, service=False, trusted=False)
 
 #: By mode, and by whether pods are addressable in spite of the mesh. Each request to an addressable
 #: pod names its Service in a header field, so the ClusterIP is not needed.
@@ -459,6 +477,8 @@ def reach_of(revision: Revision, knative: Reach) -> Reach:
     """
     if revision.behind_queue_proxy:
         return knative
+    if revision.asleep:
+        return _ASLEEP
     return _PLAIN_TRUSTED if revision.readiness is ReadinessRule.NO_PROBE else _PLAIN
 
 
@@ -488,11 +508,13 @@ class RevisionConfig:
         revision: its specification.
         reach: the destinations that requests may have.
         last_resort: whether Kubernetes lists only pods that terminate and still serve.
+        zones: the zones of its pods, by address.
     """
 
-    __slots__ = ("last_resort", "reach", "revision")
+    __slots__ = ("last_resort", "reach", "revision", "zones")
 
     def __init__(self, revision: Revision, reach: Reach) -> None:
         self.revision = revision
         self.reach = reach
         self.last_resort = False
+        self.zones: Mapping[str, str] = {}

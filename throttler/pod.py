@@ -35,14 +35,21 @@ _MASK: Final = 31
 class FreePods:
     """A set of numbers below ``size``.
 
+    Arguments:
+        whole: a set that has ``part`` while this one is not empty; None without one.
+
     Attributes:
         summary: bit i is set while word i is not 0; so it is 0 while the set is empty.
+        after: where a policy that takes pods in turn continues.
     """
 
-    __slots__ = ("_has", "_size", "_words", "summary")
+    __slots__ = ("_has", "_part", "_size", "_whole", "_words", "after", "summary")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, whole: FreePods | None = None, part: int = 0) -> None:
         self._size = size
+        self._whole = whole
+        self._part = part
+        self.after = 0
         self._has = [False] * size
         self._words = [0] * ((size >> _SHIFT) + 1)
         self.summary = 0
@@ -52,6 +59,8 @@ class FreePods:
         word = number >> _SHIFT
         self._has[number] = True
         self._words[word] |= 1 << (number & _MASK)
+        if self._whole is not None and not self.summary:
+            self._whole.add(self._part)
         self.summary |= 1 << word
 
     def discard(self, number: int) -> None:
@@ -62,6 +71,14 @@ class FreePods:
         self._words[word] = left
         if not left:
             self.summary &= ~(1 << word)
+            if self._whole is not None and not self.summary:
+                self._whole.discard(self._part)
+
+    def take(self, pod: PodTracker, number: int) -> None:
+        """Give a pod a number of this set, and add it if the pod has a free slot."""
+        pod.free_pods, pod.number = self, number
+        if pod.in_flight < pod.limit:
+            self.add(number)
 
     def has(self, number: int) -> bool:
         """Return whether the set has a number."""
@@ -235,7 +252,7 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_P, PodEvent.CONNECT_FAILED): Transition(_P),
     (_P, PodEvent.EJECTED): Transition(_P),
     (_P, PodEvent.TRUSTED): Transition(_H),
-    (_P, PodEvent.BYPASSED): Transition(_P),
+    (_P, PodEvent.BYPASSED): Transition(_P, new_epoch=True),
     (_H, PodEvent.LISTED): Transition(_H),
     (_H, PodEvent.DELISTED): Transition(_D),
     (_H, PodEvent.BECAME_NOT_READY): Transition(_P, new_epoch=True),
@@ -480,10 +497,9 @@ class PodTracker:
         last_response_at: when it last began a response to a request.
         in_flight: its requests in flight from this activator; limit: how many it may have.
         ramp: raises that limit if the revision sets none.
-        number: its index among the pods that get requests; in_share: whether it is in the
-            activator's share.
+        in_share: whether it is in the activator's share.
         free_pods: the set that has its number while it has a free slot, see throttler.lb_policy;
-            None while it gets no requests.
+            None while it gets no requests. number: its index among the pods of that set.
     """
 
     __slots__ = (
@@ -535,6 +551,11 @@ class PodTracker:
         self.number = 0
         self.in_share = False
         self.free_pods: FreePods | None = None
+
+    @property
+    def zone(self) -> str:
+        """The zone in which it runs; empty if that is unknown."""
+        return self.config.zones.get(self.address, "")
 
     @property
     def in_use(self) -> bool:

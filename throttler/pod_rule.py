@@ -40,6 +40,7 @@ class PodRule(Enum):
     ON_TRIAL = "on-trial"
     BEYOND_SHARE = "beyond-share"
     MESH = "mesh"
+    WORKLOAD_SLEEPS = "workload-sleeps"
     DELISTED = "delisted"
     TERMINATING = "terminating"
     TAKEN = "taken"
@@ -113,6 +114,12 @@ _MESH: Final = PodVerdict(
     "Not used: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and the "
     "activator does not probe pods.",
 )
+_SLEEPS: Final = PodVerdict(
+    _WAIT,
+    PodRule.WORKLOAD_SLEEPS,
+    "Waits, without probes: its Service has the annotation activator.dev/asleep, so the workload "
+    "sleeps, or has not confirmed yet that it is awake.",
+)
 _DELISTED: Final = PodVerdict(
     _LEAVE,
     PodRule.DELISTED,
@@ -183,6 +190,7 @@ VERDICTS: Final[tuple[PodVerdict, ...]] = (
     _BORROWED,
     _OF_OTHERS,
     _MESH,
+    _SLEEPS,
     _DELISTED,
     _LAST_RESORT,
     _TAKEN,
@@ -196,6 +204,8 @@ def verdict(pod: PodTracker) -> PodVerdict:
         return _DELISTED if pod.taken_by is None else _taken(pod.taken_by)
     if pod.in_use:
         return _of_use(pod)
+    if revision.asleep:
+        return _SLEEPS
     if not (reach.pods or pod.is_service):
         return _MESH
     if revision.readiness is ReadinessRule.NO_PROBE and not pod.ready:

@@ -18,6 +18,7 @@ class Reason(Enum):
     AUTOSCALER_UNREACHABLE = "autoscaler-unreachable"
     SCALER_UNREACHABLE = "scaler-unreachable"
     NO_ENDPOINTS = "no-endpoints"
+    PODS_ASLEEP = "pods-asleep"
     PODS_NOT_READY = "pods-not-ready"
     PROBE_FAILING = "probe-failing"
     BAD_ANSWERS = "bad-answers"
@@ -159,6 +160,18 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         route_commands=(_PENDING, _NOT_CREATED, _SCALED_OBJECTS),
         service_in_folder="If nothing scales this Service, add its pod to an EndpointSlice of the "
         "Service, in the folder {folder}",
+    ),
+    ReasonRow(
+        Reason.PODS_ASLEEP,
+        _QUEUED,
+        504,
+        "Kubernetes lists pods of this Service, but its workload sleeps or is about to wake.",
+        advice="Nothing for some seconds. Then find out why `activator scale` does not wake the "
+        "workload, or does not remove the annotation activator.dev/asleep.",
+        commands=(f"kubectl get pods {_PODS}",),
+        service_commands=(_SERVICE,),
+        in_folder="Remove the annotation activator.dev/asleep of the Service, in the folder "
+        "{folder}",
     ),
     ReasonRow(
         Reason.PODS_NOT_READY,
@@ -343,7 +356,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         404,
         "The activator knows no such revision.",
         advice="Check whether the revision exists, and which revision the request names.",
-        service_meaning="The activator knows no such annotated Service.",
+        service_meaning="No annotated Service and no rule of a route object fits the request.",
     ),
     ReasonRow(
         Reason.BAD_REQUEST,
@@ -360,7 +373,7 @@ ROWS: Final = {row.reason: row for row in TABLE}
 #: Reasons of each cold start, however healthy. Kubernetes lists a pod without a readiness probe as
 #: ready at once, so the activator's probes of it fail until the application listens.
 OF_STARTS: Final = (
-    *(Reason.NO_ENDPOINTS.value, Reason.PODS_NOT_READY.value),
+    *(Reason.NO_ENDPOINTS.value, Reason.PODS_ASLEEP.value, Reason.PODS_NOT_READY.value),
     Reason.PROBE_FAILING.value,
 )
 #: Kinds of objects that list pods: a warning about one may be why there are none.

@@ -171,6 +171,7 @@ class Rendezvous(Policy):
 
         Until then, the keys of pods that the rings lack go to the other pods.
         """
+        self._default.set_pods(pods)
         there = {pod: None for pod in pods if pod.free_pods is not None}
         gone = [pod for pod in self._slots if pod not in there]
         if len(gone) + len(self._gone) > _MOST_GONE * (len(self._slots) - len(gone)):

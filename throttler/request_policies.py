@@ -309,6 +309,7 @@ class StaticResponse:
         key: the key of the body; empty for none. A missing key is 500.
         by_path: whether the path of the request, without its leading slash, is the key. ``/`` is
             ``index.html``; a missing key is an empty body.
+        config_map: the name of the ConfigMap that has the body; empty for none.
     """
 
     status: int
@@ -317,6 +318,7 @@ class StaticResponse:
     files: Mapping[str, bytes] | None = field(default_factory=dict)
     key: str = ""
     by_path: bool = False
+    config_map: str = ""
 
 
 @dataclass(frozen=True, slots=True)

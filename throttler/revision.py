@@ -97,6 +97,7 @@ class RevisionThrottler:
         reach: the destinations that requests may have.
         shed_early: whether to refuse a request at once if the expected wait exceeds its deadline.
         silence: the pods of all revisions that have requests.
+        zone: the zone of this activator; empty for no preference.
 
     Attributes:
         revision: its specification.
@@ -126,6 +127,7 @@ class RevisionThrottler:
         reach: Reach = DEFAULT_REACH,
         shed_early: bool = False,
         silence: Silence | None = None,
+        zone: str = "",
     ) -> None:
         self.revision = revision
         self.config = config = RevisionConfig(revision, reach)
@@ -134,7 +136,7 @@ class RevisionThrottler:
         self.backends = Backends(config)
         self.peer = PeerBackend(config)
         self.silence = Silence() if silence is None else silence
-        self.slots = Slots(config, self.silence.busy_since, random, borrow)
+        self.slots = Slots(config, self.silence.busy_since, random, borrow, zone)
         self.key = key_for(revision)
         self.sticky = self.slots.sticky
         self.share = ActivatorShare()
@@ -392,6 +394,11 @@ class RevisionThrottler:
                 else:
                     limiter.raise_unmeasured(pod, now)
         return self._rebuild_and_dispatch(Changes(), now)
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether a pod is usable, even if each one is busy."""
+        return bool(self.slots.pods)
 
     @property
     def has_free_slot(self) -> bool:

@@ -17,6 +17,7 @@ from throttler.lb_policy import Policy, RandomChoice2
 from throttler.model import AdaptiveMode, AppProtocol, RevisionConfig, RevisionKind
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
+from throttler.zones import Zones
 
 # Pods that have requests and begin no response: when to probe them.
 #
@@ -89,12 +90,12 @@ class Silence:
         return True
 
 
-#: The field of a Revision, or the annotation of a Service, that has the limit of a pod.
+#: The field of a Revision, or the annotation of a Service, that has the limit of a pod; for route
+#: objects there is none.
 _SETTINGS: Final[Mapping[RevisionKind, str]] = {
     RevisionKind.REVISION: "containerConcurrency",
     RevisionKind.SERVICE: "container-concurrency",
-    RevisionKind.HTTP_ROUTE: "container-concurrency",
-    RevisionKind.FALLBACK: "container-concurrency",
+    **dict.fromkeys((RevisionKind.HTTP_ROUTE, RevisionKind.FALLBACK), ""),
 }
 
 
@@ -107,6 +108,7 @@ class Slots:
         busy_since: when each pod with requests got the first of them, see throttler.slots.
         random: returns random numbers in [0, 1), for the policies.
         borrow: whether to use pods beyond the activator's share before a request is queued.
+        zone: the zone of this activator; empty for no preference.
 
     Attributes:
         pods: the pods that get requests: the usable pods, sorted by address, or the ClusterIP
@@ -117,6 +119,7 @@ class Slots:
         in_flight: requests in flight; peak: the maximum since the last reset.
         sticky: the sticky policy; holder: the same if its requests may wait for their own pod.
         adaptive: the limits that responses set; limiter: the same if they apply.
+        zones: picks the zone of each request; None without a zone of this activator.
     """
 
     def __init__(
@@ -125,11 +128,13 @@ class Slots:
         busy_since: dict[PodTracker, float],
         random: Callable[[], float],
         borrow: bool,
+        zone: str = "",
     ) -> None:
         self._config = config
         self._busy_since: Final = busy_since
         self._random = random
         self._borrow = borrow
+        self.zones = Zones(zone) if zone else None
         self.pods: list[PodTracker] = []
         self.own_free = FreePods(0)
         self.borrowable = FreePods(0)
@@ -150,8 +155,10 @@ class Slots:
         if mode is not AdaptiveMode.OFF:
             policy = self.adaptive = Adaptive(policy, applies=mode is AdaptiveMode.ON)
         self.limiter = self.adaptive if mode is AdaptiveMode.ON else None
-        self.policy = policy
-        self._borrower: Policy = RandomChoice2(self._random) if policy.in_order else policy
+        self.policy: Policy = policy
+        # `rebuild` replaces them.
+        self._picker: Policy = policy
+        self._borrower: Policy = policy
         self.follower = policy if policy.follows else None
 
     @property
@@ -182,16 +189,24 @@ class Slots:
         self.has_half_open = False
         for number, pod in enumerate(pods):
             pod.was_used = True
-            pod.number = number
             pod.in_share = own is None or number in own
             self.has_half_open |= pod.ejection.half_open
             if pod.in_share or borrow:
                 first = pod.in_share or self.policy.spans
-                pod.free_pods = self.own_free if first else self.borrowable
+                (self.own_free if first else self.borrowable).take(pod, number)
                 self.in_reach += 1
-                if pod.in_flight < pod.limit:
-                    pod.free_pods.add(number)
+        self._prefer_zone(share, limited)
         self.policy.set_pods(pods)
+
+    def _prefer_zone(self, share: ActivatorShare, limited: bool) -> None:
+        """Divide the free pods by zone, if there is a choice; O(pods)."""
+        zones, policy = self.zones, self.policy
+        self._picker = policy
+        self._borrower = RandomChoice2(self._random) if policy.in_order else policy
+        if zones is not None and not policy.spans and zones.weigh(self.pods, share, limited):
+            pods, borrower = self.pods, self._borrower
+            self.own_free, self._picker = zones.divide(pods, self.own_free, policy)
+            self.borrowable, self._borrower = zones.divide(pods, self.borrowable, borrower)
 
     def _may_borrow(self) -> bool:
         """Return whether pods of other shares may be used.
@@ -216,7 +231,7 @@ class Slots:
         elif free_pods is self.borrowable:
             pod = self._borrower.pick(ticket, self.pods, free_pods)
         else:
-            pod = self.policy.pick(ticket, self.pods, free_pods)
+            pod = self._picker.pick(ticket, self.pods, free_pods)
         ticket.pod = pod
         ticket.state = ASSIGNED
         self.in_flight = in_flight = self.in_flight + 1

@@ -115,6 +115,7 @@ class AddressOwners:
             listed.ready.difference(lost),
             listed.not_ready.difference(lost),
             listed.terminating.difference(lost),
+            zones=listed.zones,
         )
 
     def taken(self, revision: RevisionID, listed: ListedEndpoints) -> dict[Endpoint, Taken]:
@@ -217,6 +218,7 @@ class Throttler:
         own_ip: this activator's address in the public Endpoints, to find its share of the pods.
         port: on which every activator listens for requests.
         borrow: whether to use pods beyond the activator's share before a request is queued.
+        zone: the zone of this activator, see throttler.zones; empty for no preference.
 
     Attributes:
         total: the budget of all queued requests.
@@ -230,6 +232,7 @@ class Throttler:
         own_ip: str = "",
         borrow: bool = True,
         port: int = 8012,
+        zone: str = "",
     ) -> None:
         self.total = SharedBudget(limits.queue_depth_total, limits.queue_bytes_total)
         self.limits = limits
@@ -237,6 +240,7 @@ class Throttler:
         self._own_ip = own_ip
         self._borrow = borrow
         self._port = port
+        self._zone = zone
         self._reach = DEFAULT_REACH
         self.deadlines = Deadlines()
         self._silence = Silence()
@@ -371,7 +375,7 @@ class Throttler:
         """Replace the activators that a public Endpoints object lists.
 
         Arguments:
-            addresses: addresses without port, by protocol.
+            addresses: addresses without port, by protocol; a mapping also has their zones.
 
         Returns:
             None while the revision is unknown or nothing changes for it.
@@ -455,6 +459,7 @@ class Throttler:
             reach_of(revision, self._reach),
             self.limits.shed_early,
             self._silence,
+            self._zone,
         )
 
     def _update_reach(self, throttler: RevisionThrottler, now: float) -> Changes:
@@ -490,7 +495,8 @@ class Throttler:
             share = ActivatorShare()
         if share is None:
             return None
-        if (share, share.addresses) == (throttler.share, throttler.share.addresses):
+        known = throttler.share
+        if (share, share.addresses, share.zones) == (known, known.addresses, known.zones):
             return None
         return throttler.set_share(share, now)
 

@@ -42,17 +42,24 @@ def waiting_reason(
 
     Arguments:
         autoscaler_lost: whether an autoscaler is configured but not connected. It matters only
-            while Kubernetes lists no pod.
+            while Kubernetes lists no pod, or while the pods sleep.
     """
     pods = [pod for pod in throttler.backends.pods.values() if pod.state is not _DRAINING]
     if not pods:
         if throttler.deleted:  # no pod will start, with or without an autoscaler
-            return Reason.NO_ENDPOINTS, "the revision was deleted"
+            return Reason.NO_ENDPOINTS, "the object was deleted"
+        requests = throttler.revision.policies.requests
+        rules = None if requests is None else requests.interceptor
+        if rules is not None and rules.problem:
+            return Reason.NO_ENDPOINTS, rules.problem
         if taken := _taken(throttler):
             return Reason.NO_ENDPOINTS, taken
         if throttler.backends.misnamed:  # only objects written by hand have this fault
             return Reason.NO_ENDPOINTS, _misnamed(throttler)
         return (_LOST[throttler.revision.id.kind] if autoscaler_lost else Reason.NO_ENDPOINTS), ""
+    if throttler.revision.asleep:
+        lost = "the activator cannot reach `activator scale`, which wakes them"
+        return Reason.PODS_ASLEEP, lost if autoscaler_lost else ""
     service = throttler.backends.service.tracker
     if service is not None and service.in_use:
         return Reason.AT_CAPACITY, _load_of(service)

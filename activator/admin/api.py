@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
 from activator.records.entries import NO_AGENTS, Agents, Entry
+from activator.records.narration import WORDS
 from activator.records.source_status import NO_SOURCE, ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
 from throttler.capacity import CapacityTerms
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 _NO_ROUTE = ServiceRoute()
+_NO_POLICIES: Final = RequestPolicies()
 #: Most rules of one revision in a response.
 MOST_RULES: Final = 1000
 
@@ -92,7 +94,7 @@ def detail_view(
     """
     revision, now = throttler.revision.id, driver.clock()
     entry, route = driver.entries.known(revision), driver.entries.route_of(revision)
-    requests = throttler.revision.policies.requests
+    requests = throttler.revision.policies.requests or _NO_POLICIES
     failures = {} if entry is None else entry.failures.by_reason
     seen = cast("list[details.ColdStartView]", driver.cold_starts.views(revision))
     reason, detail = None, ""
@@ -105,7 +107,7 @@ def detail_view(
         "tls": throttler.revision.tls,
         "probe": _probe_spec(throttler.revision),
         "route": None if route == _NO_ROUTE else _route(driver, revision, route),
-        "interceptor": None if requests is None else interceptor_view(requests),
+        "interceptor": interceptor_view(requests),
         "queueOrder": queue_order_view(throttler),
         "wakeRules": wake_rules_view(throttler.revision),
         "authorization": authorization_view(throttler.revision),
@@ -125,7 +127,9 @@ def _route(driver: Driver, revision: RevisionID, route: ServiceRoute) -> revisio
     owners = driver.entries.owners_of(revision)
     own = [key for key, owner in owners.items() if owner == revision]
     taken = {
-        str(key): f"{owner.kind} {owner}" for key, owner in owners.items() if owner != revision
+        str(key): f"{WORDS[owner.kind]} {owner}"
+        for key, owner in owners.items()
+        if owner != revision
     }
     return {
         "hosts": list(dict.fromkeys(key.host for key in own)),
@@ -188,7 +192,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         throttler: of the pod's revision.
         now: seconds, on the throttler's clock.
     """
-    decided, adaptive = verdict(pod), throttler.slots.adaptive
+    decided, adaptive, zones = verdict(pod), throttler.slots.adaptive, throttler.slots.zones
     # A rule limits the requests in flight at a pod, beside slow start.
     is_limited = throttler.revision.container_concurrency or throttler.slots.limiter
     return {
@@ -209,6 +213,8 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         "limit": pod.limit if is_limited else None,
         "adaptiveLimit": None if adaptive is None else adaptive.limit_of(pod),
         "lastError": pod.probe.error or None,
+        "zone": pod.zone or None,
+        "near": pod.zone == zones.zone if pod.zone and zones is not None else None,
         "inSlice": pod.in_share,
     }
 
@@ -353,10 +359,9 @@ def while_waiting_view(
         entry: its records; None before its first request.
         now: seconds.
     """
-    requests = throttler.revision.policies.requests
-    if requests is None or requests.waiting is None:
+    waiting = (throttler.revision.policies.requests or _NO_POLICIES).waiting
+    if waiting is None:
         return None
-    waiting = requests.waiting
     counts: Mapping[str, int] = {} if entry is None else entry.counters.waiting
     page, heartbeat, refuse = (
         counts.get(mode.value, 0) for mode in (WaitMode.PAGE, WaitMode.HEARTBEAT, WaitMode.REFUSE)
@@ -384,9 +389,7 @@ def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
     Arguments:
         throttler: of the revision.
     """
-    requests = throttler.revision.policies.requests
-    if requests is None:
-        return {"profile": None, "waitSeconds": None}
+    requests = throttler.revision.policies.requests or _NO_POLICIES
     profile = None if requests.profile is None else requests.profile.value
     wait = requests.wait_seconds
     return {"profile": profile, "waitSeconds": wait if 0 < wait < NO_TIMEOUT else None}
@@ -400,8 +403,7 @@ MOST_AGENTS: Final = 3
 
 def wake_rules_view(revision: Revision) -> details.WakeRulesView | None:
     """Return the wake rules of a revision; None without any."""
-    policies = revision.policies.requests
-    rules = None if policies is None else policies.wake
+    rules = (revision.policies.requests or _NO_POLICIES).wake
     if rules is None:
         return None
     return {
@@ -415,8 +417,7 @@ def wake_rules_view(revision: Revision) -> details.WakeRulesView | None:
 
 def authorization_view(revision: Revision) -> details.AuthorizationView | None:
     """Return the authorization server of a revision; None without one."""
-    policies = revision.policies.requests
-    server = None if policies is None else policies.authorization
+    server = (revision.policies.requests or _NO_POLICIES).authorization
     if server is None:
         return None
     url = server.url.partition("?")[0]  # the rest may be secret

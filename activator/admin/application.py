@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -67,12 +68,12 @@ ENDPOINTS = (
 _WIDTH = max(len(path) for path, _ in ENDPOINTS)
 
 
-def index(pod_name: str, version: str) -> str:
+def index(pod_name: str) -> str:
     """Return the list."""
     lines = (f"{path:{_WIDTH}}  {meaning}" for path, meaning in ENDPOINTS)
     return "\n".join(
         (
-            f"activator {version} on {pod_name}",
+            f"activator {__version__} on {pod_name}",
             "",
             *lines,
             "",
@@ -96,9 +97,6 @@ class _Handlers:
         self._scaler_page = scaler_page
         self._admission = admission
         self._feed = feed or EventFeed(runtime.driver.events)
-
-    def index(self) -> str:
-        return index(self._runtime.pod_name, __version__)
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok")
@@ -277,7 +275,7 @@ def create_app(
     """
     handlers = _Handlers(runtime, feed, scaler_page, admission)
     routes = [
-        *assets.page_routes(assets.dashboard(), assets.INDEX, handlers.index),
+        *assets.page_routes(assets.dashboard(), assets.INDEX, partial(index, runtime.pod_name)),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz_of_add_on if add_on else handlers.readyz),
         Route("/livez", handlers.livez),

@@ -13,7 +13,6 @@ from typing import Final
 from activator.autoscaler.concurrency import RevisionLoad, Stat
 from activator.keda.metrics import RateWindow
 from throttler.model import Revision, RevisionID, RevisionKind
-from throttler.request_policies import InterceptorRules
 
 #: Objects of one piece of the document.
 _BLOCK: Final = 500
@@ -91,7 +90,7 @@ class RouteCounts:
         return f'{key}:{{"Concurrency":{in_flight},"RequestCount":{arrived},"RPS":{rate}}}'
 
     def _mean(self, revision: Revision, arrived: int, now: float) -> float:
-        rules = _rules(revision)
+        rules = revision.policies.interceptor
         if rules is None or not rules.window:
             return 0.0
         rate, form = self._rates.get(revision.id), (rules.window, rules.granularity)
@@ -99,8 +98,3 @@ class RouteCounts:
             rate = self._rates[revision.id] = CounterRate(*form)
         rate.count(arrived, now)
         return rate.mean(now)
-
-
-def _rules(revision: Revision) -> InterceptorRules | None:
-    requests = revision.policies.requests
-    return None if requests is None else requests.interceptor

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from activator.keda.words import OTHER_VARIABLES
 from activator.pages import LIST, SCALER, pages
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
@@ -135,8 +136,9 @@ def command(
 
 def _settings(command: str, flags: dict[str, str | None]) -> Settings | ScaleSettings | None:
     """Return the settings, and print unknown variables; on errors print them and return None."""
-    known = [row.variable for row in (*SETTINGS, *scale_settings.SETTINGS)]
-    for text in unknown_variables(known, os.environ):
+    rows = (*SETTINGS, *scale_settings.SETTINGS)
+    known = [name for row in rows for name in row.variables]
+    for text in unknown_variables(known, os.environ, OTHER_VARIABLES):
         click.echo(f"activator {command}: {text}", err=True)
     if is_add_on(os.environ) and os.environ.get("PROFILING_BIND_ADDRESS"):
         text = "environment variable PROFILING_BIND_ADDRESS has no effect; see --profiling-port"
@@ -180,7 +182,7 @@ def cli() -> None:
       activator run                      serve in a cluster, with or without Knative
       activator scale                    scale Deployments from zero and back, without Knative
       activator status                   show pods and queues of a running activator
-      activator explain REVISION         show why requests of one revision wait
+      activator explain NAME             show why requests of one revision or object wait
       activator reason NAME              print the page of a reason or of an alert
       activator lab                      replay failures of pods, and policies, on this machine
       activator version                  print version and build
@@ -213,8 +215,9 @@ def run(settings: Settings) -> int:
 
     With the dialect knative, this program replaces Knative's activator. It has the same ports,
     environment variables and responses. With the dialect services, it serves annotated Services
-    without Knative. It watches these objects and their endpoints, probes pods, and queues requests.
-    It reports the load to Knative's autoscaler, or to `activator scale`.
+    without Knative. With the dialect keda, it replaces the interceptor of the KEDA HTTP add-on. It
+    watches these objects and their endpoints, probes pods, and queues requests. It reports the load
+    to Knative's autoscaler, or to `activator scale`.
 
     \b
     In a pod of Knative's Deployment, no setting is necessary. Outside of the cluster:
@@ -235,11 +238,12 @@ def local(settings: Settings) -> int:
 
     The folder holds objects in Kubernetes' format, in files that end in .yaml, .yml or .json. A
     Revision needs Endpoints or EndpointSlices. An annotated Service needs EndpointSlices, and may
-    have a Deployment or StatefulSet. ConfigMaps hold settings. Files that are created, changed,
-    renamed or deleted take effect at once. The log reports a broken file, and its last good state
-    stays in force. The activator ignores objects of other kinds, and folders within the folder. It
-    also ignores Endpoints without Knative's labels, or without a port named http or http2
-    (docs/reference.md). The log, and `activator explain`, name such objects.
+    have a Deployment or StatefulSet. With --dialect keda, an HTTPScaledObject or InterceptorRoute
+    needs a Service and EndpointSlices; ConfigMaps may hold bodies. ConfigMaps hold settings. Files
+    that are created, changed, renamed or deleted take effect at once. The log reports a broken
+    file, and its last good state stays in force. The activator ignores objects of other kinds, and
+    folders within the folder. It also ignores Endpoints without Knative's labels, or without a port
+    named http or http2 (docs/reference.md). The log, and `activator explain`, name such objects.
 
     Sample pods may use the same ports on other loopback addresses. Use --bind 127.0.0.1 for that:
     the default 0.0.0.0 occupies the port on all of them.
@@ -286,9 +290,16 @@ Exit status:
     0  ended by SIGTERM or Ctrl-C; the Lease is released
     1  could not start or continue, see the last log line; or ended by a second signal
     2  a setting is wrong or missing; the errors list all of them
+    With --wake-all: 0 if all workloads are awake, 1 if not
 """,
+    click.Option(
+        ["--wake-all"],
+        is_flag=True,
+        help="Wake the workloads of all Services, print their names, and end: before the scaler is "
+        "removed. No other scaler may run.",
+    ),
 )
-def scale(settings: ScaleSettings) -> int:
+def scale(settings: ScaleSettings, wake_all: bool) -> int:
     """Scale workloads from zero and back, without Knative.
 
     A Service opts in with the annotation activator.dev/enabled: "true". `activator run` queues its
@@ -319,7 +330,7 @@ def scale(settings: ScaleSettings) -> int:
     """
     from activator.scale.app import main as run_scaler
 
-    return run_scaler(settings)
+    return run_scaler(settings, wakes_all=wake_all)
 
 
 # -- the commands that query a running activator
@@ -408,7 +419,7 @@ def explain(
     kind: str | None,
     watch: bool,
 ) -> int:
-    """Show why requests of one revision or Service wait. It also shows the decision about each pod.
+    """Show why requests of an object wait. It also shows the decision about each pod.
 
     Queries the admin port, as `activator status` does. REVISION alone is in the namespace of
     --namespace, or in default. The names of plain Services and of objects of the KEDA HTTP add-on

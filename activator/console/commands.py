@@ -5,6 +5,7 @@ It joins client, pages and screen. Must not import any part of the server.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Final, TextIO
 from urllib.parse import quote
@@ -12,13 +13,8 @@ from urllib.parse import quote
 from activator.console import client, explain, explain_parts, status
 from activator.console.screen import Page, Shown, screen, show, watch
 
-#: The kind of the revision of each kind of objects.
-_KINDS: Final = {
-    "Revision": "revision",
-    "Service": "service",
-    "HTTPScaledObject": "http-route",
-    "InterceptorRoute": "http-route",
-}
+#: The reasons of an object with a wrong value, and of one whose requests another object gets.
+_INVALID, _LOSES = "invalid", "host-conflict"
 
 
 class Status:
@@ -55,24 +51,22 @@ class Status:
         return nothing + status.warnings(response) + self._not_in_use(response)
 
     def _not_in_use(self, response: client.Json) -> list[str]:
-        """Return why the activator does not use a Service or a Revision: the table lacks it."""
-        used = {
-            (one.text("kind", default="revision"), one.text("namespace"), one.text("name"))
-            for one in response.nodes("revisions")
-        }
-        try:
-            activator = response.node("activator")
-            if activator is None:
-                return []
-            return [
-                f"not in use: {explain.warning(each)}"
-                for each in activator.nodes("objectWarnings", required=False)
-                if (kind := _KINDS.get(each.text("kind")))
-                and self._namespace in (None, each.text("namespace"))
-                and (kind, each.text("namespace"), each.text("name")) not in used
-            ]
-        except ValueError:  # the command still shows the table
-            return []
+        """Return why the table lacks an object, and which rules of others have another owner."""
+        used = set(map(status.named, response.nodes("revisions")))
+        lines = list[str]()
+        with suppress(ValueError):  # the command still shows the table
+            activator = status.activator_of(response)
+            # The errors of a folder name wrong values already.
+            told = _INVALID if activator.node("manifests") is not None else None
+            for each in activator.nodes("objectWarnings", required=False):
+                reason, names = each.text("reason", default=""), status.named(each)
+                if each.text("kind") not in status.KINDS or self._namespace not in (None, names[1]):
+                    continue
+                if names not in used and reason != told:
+                    lines.append(f"not in use: {explain.warning(each)}")
+                elif reason == _LOSES:
+                    lines.append(explain.warning(each))
+        return lines
 
     def not_known(self, admin: client.Admin) -> Exception:
         """Return the exception for a response 404: each activator has the list."""
@@ -120,8 +114,8 @@ class Explain:
         similar = near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return client.NotKnown(
-            f"the activator knows no revision or Service {self._namespace}/{self._name}.{meant}\n"
-            "activator status lists all revisions and Services."
+            f"the activator knows no revision, Service or route object "
+            f"{self._namespace}/{self._name}.{meant}\nactivator status lists all of them."
         )
 
     def _warnings(self, admin: client.Admin) -> str:

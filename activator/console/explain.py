@@ -162,6 +162,10 @@ def _reasons(
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     is_service, is_route = status.is_plain(one), one.node("interceptor") is not None
     why = meaning(reason, is_service=is_service) or reason
+    own = [each for each in wrong if "reason" in each and reason == Reason.NO_ENDPOINTS.value][:1]
+    if own:  # there may be pods: Kubernetes lists none for these requests
+        text = own[0].text("warning")
+        why, detail = f"{text[0].upper()}{text[1:]}.", ""
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
     route = one.node("route")
@@ -188,7 +192,7 @@ def _reasons(
         todo = todo if _failed(one) else [at_zero]
     if todo:
         yield Fact("What to do", tuple(todo))
-    yield Fact("Read on", (page_of(cause if cause and not wrong else reason),))
+    yield Fact("Read on", (page_of(cause if cause and (own or not wrong) else reason),))
 
 
 def warning(each: client.Json) -> str:

@@ -68,8 +68,11 @@ def _missing(url: str, activator: client.Json | None) -> tuple[str, ...]:
     if activator is None or activator.node("manifests") is None:
         forward = "kubectl port-forward -n activator-system service/activator-scale 8081"
         return f"{silent}; reach it with", forward, another
-    if activator.node("scaler") is None:
+    if (link := activator.node("scaler")) is None:
         return ("none: the activator runs without --scaler-url, so nothing scales this Service",)
+    if link.flag("connected"):
+        silent = f"the scaler of this activator runs, but its admin port is not at {url}"
+        another = "--scaler-admin-url names the right one; activator demo prints the command"
     return silent, another
 
 
@@ -88,6 +91,8 @@ def facts(service: client.Json) -> Iterator[Fact]:
         count = f"{before} → {_counted(after)}"
         text = f"{change.text('at')}: {count}; {change.text('sentence')}"
         yield Fact("Last change", (text,))
+    if (savings := service.node("savings")) is not None and savings.number("podSeconds"):
+        yield Fact("Savings", (savings.text("sentence"),))
     findings = service.nodes("findings", required=False)
     if findings:
         yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))
@@ -175,7 +180,7 @@ def _silence(pod: client.Json) -> str:
 def _pod_row(pod: client.Json) -> tuple[str, ...]:
     limit = str(pod.whole("limit")) if "limit" in pod else "inf"
     return (
-        pod.text("address"),
+        pod.text("address") + _zone(pod),
         pod.text("kubernetes", default="-"),
         pod.text("probe", default="-"),
         str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
@@ -187,6 +192,11 @@ def _pod_row(pod: client.Json) -> tuple[str, ...]:
         f"{pod.whole('inFlight')}/{limit}",
         pod.text("lastError", default="-"),
     )
+
+
+def _zone(pod: client.Json) -> str:
+    own = ", own" if "near" in pod and pod.flag("near") else ""
+    return f" (zone {pod.text('zone')}{own})" if "zone" in pod else ""
 
 
 def _ago(of: client.Json, name: str) -> str:

@@ -8,8 +8,9 @@ drawn. Knative has no counterpart: its activator has no API.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from activator.console import client
@@ -35,6 +36,15 @@ class StatusRow:
 
 _REVISION: Final = "revision"
 _SERVICE: Final = "service"
+#: The kind of the revision of each kind of objects.
+KINDS: Final = {
+    "Revision": _REVISION,
+    "Service": _SERVICE,
+    "HTTPScaledObject": "http-route",
+    "InterceptorRoute": "http-route",
+}
+#: The reasons of warnings about objects whose requests no pod can get, whatever starts.
+_UNREACHABLE: Final = ("no-such-service", "no-such-port", "own-port")
 COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(StatusRow))
 
 
@@ -44,13 +54,32 @@ def read_rows(response: client.Json) -> list[StatusRow]:
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    return [_row(one) for one in response.nodes("revisions")]
+    wrong = dict[tuple[str, ...], str]()
+    with suppress(ValueError):  # the command still shows the table
+        for each in activator_of(response).nodes("objectWarnings", required=False):
+            if (reason := each.text("reason", default="")) in _UNREACHABLE:
+                wrong[named(each)] = f"{reason}: {each.text('warning')}"
+    return [_row(one, wrong.get(named(one), "")) for one in response.nodes("revisions")]
+
+
+def activator_of(response: client.Json) -> client.Json:
+    """Return the activator that responds; without fields if the response has none."""
+    return response.node("activator") or client.parse("{}")
+
+
+def named(one: client.Json) -> tuple[str, ...]:
+    """Return kind, namespace and name of the revision of a view, or of a warning about it.
+
+    An older activator has no kind. Of objects that no revision is made of, the kind is their own.
+    """
+    kind = one.text("kind", default=_REVISION)
+    return KINDS.get(kind, kind), one.text("namespace"), one.text("name")
 
 
 def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
     """Return the page."""
     if for_terminal and not rows:
-        return ("No revision or Service is known yet.",)
+        return ("No revision, Service or route object is known yet.",)
     shows_kind = any(row.kind != _REVISION for row in rows)
     columns = fields(StatusRow)[0 if shows_kind else 1 :]
     names = [column.name.replace("_", " ") for column in columns]
@@ -68,30 +97,25 @@ def page(rows: Sequence[StatusRow], for_terminal: bool) -> Page:
 def warnings(response: client.Json) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
     lines = list[str]()
-    try:
-        activator = response.node("activator")
-        errors = activator.node("manifestErrors") if activator is not None else None
-        if activator is not None:
-            lines += readiness(activator)
-    except ValueError:  # the command still shows the table
-        return lines
-    if errors is not None:
-        lines += [f"{path}: {client.printable(str(why))}" for path, why in errors.items()]
+    with suppress(ValueError):  # the command still shows the table
+        activator = activator_of(response)
+        errors = activator.node("manifestErrors") or client.parse("{}")
+        lines += chain(readiness(activator), _errors(errors))
     return lines
 
 
-def _row(one: client.Json) -> StatusRow:
+def _row(one: client.Json, wrong: str) -> StatusRow:
     pods = [pod for pod in one.nodes("pods") if pod.text("state", default="") != "gone"]
     healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
     ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
     return StatusRow(
-        kind=one.text("kind", default=_REVISION),
+        kind=named(one)[0],
         revision=f"{one.text('namespace')}/{one.text('name')}",
         pods=f"{healthy}/{ready}/{len(pods)}",
         in_flight=f"{one.whole('inFlight')}/{capacity(one)}",
         queued=str(one.whole("queued")),
         oldest_waiter=oldest(one),
-        state=_state(one, pods),
+        state=_state(one, pods, wrong),
     )
 
 
@@ -124,8 +148,16 @@ def oldest(one: client.Json) -> str:
     return f"{one.number(name):.1f}s" if name in one else "-"
 
 
-def _state(one: client.Json, pods: Sequence[client.Json]) -> str:
-    """Return the state of a revision; while requests wait, the reason and its detail."""
+def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
+    """Return the state of a revision; while requests wait, the reason and its detail.
+
+    Arguments:
+        wrong: why no pod can get its requests; empty if pods can.
+    """
+    failed = one.whole("failedStarts", default=0)
+    failures = f", {failed} failed start{'s' * (failed > 1)}" if failed else ""
+    if wrong and not any(pod.flag("usable") for pod in pods):
+        return wrong + failures
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
@@ -138,11 +170,10 @@ def _state(one: client.Json, pods: Sequence[client.Json]) -> str:
         return "serving"
     if out := _out(pods):
         return f"{out} (no request waits)"
-    failed = one.whole("failedStarts", default=0)
     forecast = one.node("forecast")
     starts = pods or (forecast is not None and "startingSeconds" in forecast)
     state = "starting" if starts else "scaled-to-zero"
-    return f"{state}, {failed} failed start{'s' * (failed > 1)}" if failed else state
+    return state + failures
 
 
 #: Rules that keep a failing pod from use, with the reason to wait of each.
@@ -169,6 +200,8 @@ def _style(row: StatusRow) -> str:
 
 #: Seconds of silence after which a watch may be stale. A good watch receives something each minute.
 OLD: Final = 120.0
+#: Most errors of a folder on the page of one revision.
+LISTED_ERRORS: Final = 5
 
 
 def state_of(activator: client.Json) -> tuple[Fact, ...]:
@@ -227,8 +260,14 @@ def _folder(activator: client.Json) -> Iterator[str]:
         where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
         yield f"objects come from {where}, read {ago:.1f}s ago"
     if (errors := activator.node("manifestErrors")) is not None:
-        for path, why in errors.items():
-            yield f"{path}: {client.printable(str(why))}"
+        yield from islice(_errors(errors), LISTED_ERRORS)
+
+
+def _errors(errors: client.Json) -> Iterator[str]:
+    """Yield the errors of files, a line for each object."""
+    for path, text in errors.items():
+        for why in str(text).split("\n"):
+            yield f"{path}: {client.printable(why)}"
 
 
 def _autoscaler(activator: client.Json) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.source import Sink
@@ -19,9 +19,12 @@ from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain.problems import ServiceProblem
-from activator.plain.slices import NO_LISTENERS, OwnListeners
+from activator.plain.revisions import endpoints_of
+from activator.plain.route_table import RouteClaim, RouteTable
+from activator.plain.service import BufferedPort
+from activator.plain.slices import NO_LISTENERS, OwnListeners, Slice, join
 from activator.records.source_status import ObjectWarning
-from throttler.model import RevisionID, RevisionKind
+from throttler.model import AppProtocol, ListedEndpoints, RevisionID, RevisionKind, ServiceRoute
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +181,72 @@ class Dialect:
         Arguments:
             unread: the kinds that the cluster lacks, or that no role allows to read.
         """
+
+
+class Behind(NamedTuple):
+    """The pods behind a port of a Service.
+
+    Attributes:
+        own: addresses that lead back to this process, with the setting of each port; they are no
+            endpoints.
+    """
+
+    endpoints: Mapping[AppProtocol, ListedEndpoints]
+    own: Mapping[str, str]
+
+
+def claim_of(id_: RevisionID, created: str) -> RouteClaim:
+    """Return the claim of an object to its rules, by the time of its creation."""
+    return RouteClaim(created, str(id_), is_service=id_.kind is RevisionKind.SERVICE)
+
+
+class JoiningDialect(Dialect):
+    """A dialect whose revisions are made of several objects each.
+
+    Attributes:
+        reports: the problems of all revisions.
+    """
+
+    def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
+        super().__init__(sink, system, scope)
+        self.reports = ProblemReports()
+        # A dict, not a set: it keeps the order of the changes.
+        self._changed: dict[RevisionID, None] = {}
+        self._rules: RouteTable[RevisionID] = RouteTable()
+        self._ipv6 = scope.family is IpFamily.IPV6
+
+    def _claim(
+        self, table: RouteTable[RevisionID], id_: RevisionID, old: ServiceRoute, new: ServiceRoute
+    ) -> None:
+        """Replace the rules that an object claims; publish others again if that decides theirs."""
+        if old[:2] != new[:2]:
+            claims = claim_of(id_, old.created), claim_of(id_, new.created)
+            self._changed.update(dict.fromkeys(table.exchange(*claims, new.rules, id_)))
+
+    def _behind(self, port: BufferedPort, slices: Collection[Slice]) -> Behind:
+        """Return what slices list behind a port of their Service."""
+        pods = join(slices, port.name, ipv6=self._ipv6)
+        numbers = {each.ports.get(port.name, 0) for each in slices}
+        listeners = self._scope.own
+        own = listeners.among(pods) if any(map(listeners.has_port, numbers)) else {}
+        return Behind(endpoints_of(pods, port, own), own)
+
+    def publish_next(self) -> bool:
+        """Pass on one changed revision, and return whether there was one.
+
+        It stays marked as changed until the sink has taken it.
+        """
+        for id_ in self._changed:
+            self._publish(id_)
+            del self._changed[id_]
+            return True
+        return False
+
+    def _publish(self, id_: RevisionID) -> None:
+        raise NotImplementedError
+
+    def warnings(self) -> Iterable[ObjectWarning]:
+        return self.reports.warnings()
 
 
 # Records and logs unusable objects.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -122,6 +122,7 @@ class _Entry(NamedTuple):
     ip: str
     uid: str
     ready: bool
+    zone: str
 
 
 def _family(field: Field) -> IpFamily:
@@ -135,10 +136,13 @@ def _family(field: Field) -> IpFamily:
 def _slice_endpoints(present: Iterable[_Entry], port: int) -> ListedEndpoints:
     ready: dict[str, Endpoint] = {}
     not_ready: dict[str, Endpoint] = {}
+    zones: dict[str, str] = {}
     for each in present if port else ():
         address = f"{host(each.ip)}:{port}"
         (ready if each.ready else not_ready).setdefault(address, Endpoint(address, each.uid))
-    return without_duplicates(ready, not_ready)
+        if each.zone:
+            zones[address] = each.zone
+    return replace(without_duplicates(ready, not_ready), zones=zones)
 
 
 def _present(endpoints: Field) -> Iterator[_Entry]:
@@ -157,8 +161,8 @@ def _present(endpoints: Field) -> Iterator[_Entry]:
                 "addresses": [str(ip), *_],
                 "conditions": {"ready": bool(ready), "terminating": False},
                 "targetRef": {"uid": str(uid)},
-            } if host(ip):
-                yield _Entry(ip, uid, ready)
+            } if host(ip) and isinstance(value, dict) and type(value.get("zone", "")) is str:
+                yield _Entry(ip, uid, ready, value.get("zone", ""))
             case _:
                 yield from _one(endpoints.item(index, value))
 
@@ -168,7 +172,8 @@ def _one(entry: Field) -> Iterator[_Entry]:
     # By the API, an entry without a condition is ready and does not terminate.
     ready = conditions["ready"].boolean(default=True)
     if not conditions["terminating"].boolean(default=False):
-        yield _Entry(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
+        uid, zone = entry["targetRef"]["uid"].text(), entry["zone"].text()
+        yield _Entry(_ip(entry["addresses"]), uid, ready, zone)
 
 
 def _ip(addresses: Field) -> str:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
-from activator.discovery.dialect import Dialect, ObjectKind, ProblemReports, Scope
-from activator.discovery.endpoints import IpFamily
+from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope, claim_of
 from activator.discovery.source import Sink
 from activator.keda import objects
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject, Target
@@ -28,11 +27,8 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
-from activator.plain.revisions import endpoints_of
-from activator.plain.service import BufferedPort
-from activator.plain.slices import Slice, join
+from activator.plain.slices import Slice
 from activator.plain.workloads import Index
-from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -85,7 +81,12 @@ def _of_namespace(
     )
 
 
-class KedaDialect(Dialect):
+def _unknown_fields(obj: object, found: RouteObject | None, scope: Scope) -> str:
+    """Return the unknown fields of an object of a folder: elsewhere the API server drops them."""
+    return objects.unknown_fields(obj, found.kind) if scope.folder and found else ""
+
+
+class KedaDialect(JoiningDialect):
     """All route objects of the KEDA HTTP add-on.
 
     Arguments:
@@ -99,16 +100,12 @@ class KedaDialect(Dialect):
 
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
-        self._ipv6 = scope.family is IpFamily.IPV6
         self._known: dict[RevisionID, _Known] = {}
         # The route objects that name a Service or a ConfigMap.
         self._users: Index[ObjectKey, RevisionID] = Index()
-        self._ports: dict[ObjectKey, tuple[BufferedPort, ...]] = {}
+        # Of a Service its ports; of a ConfigMap its bodies.
+        self._named: dict[ObjectKey, Any] = {}
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice]] = {}
-        self._bodies: dict[ObjectKey, Mapping[str, bytes]] = {}
-        # A dict, not a set: it keeps the order of the changes.
-        self._changed: dict[RevisionID, None] = {}
-        self._reports = ProblemReports()
 
     # -- objects ------------------------------------------------------------------------------
 
@@ -128,26 +125,16 @@ class KedaDialect(Dialect):
         known.uses = uses
         self._changed[id_] = None
 
-    def put_service(
-        self,
-        key: ObjectKey,
-        old: tuple[BufferedPort, ...] | None,
-        new: tuple[BufferedPort, ...] | None,
-    ) -> None:
-        """Replace the ports of a Service; None if it is deleted, or has no pods by its type."""
-        self._replace(self._ports, key, new)
+    def put_named(self, key: ObjectKey, old: object, new: object) -> None:
+        """Replace the ports of a Service, or the bodies of a ConfigMap.
 
-    def put_body(
-        self, key: ObjectKey, old: Mapping[str, bytes] | None, new: Mapping[str, bytes] | None
-    ) -> None:
-        """Replace a ConfigMap of bodies; None if it is deleted, or lacks the label."""
-        self._replace(self._bodies, key, new)
-
-    def _replace(self, known: dict[ObjectKey, Any], key: ObjectKey, new: object) -> None:
+        None stands for a deleted object, a Service without pods by its type, or a ConfigMap without
+        the label.
+        """
         if new is None:
-            known.pop(key, None)
+            self._named.pop(key, None)
         else:
-            known[key] = new
+            self._named[key] = new
         self._changed.update(dict.fromkeys(self._users.get(key)))
 
     def put_slice(self, key: ObjectKey, old: Slice | None, new: Slice | None) -> None:
@@ -167,29 +154,19 @@ class KedaDialect(Dialect):
 
     # -- values -------------------------------------------------------------------------------
 
-    def publish_next(self) -> bool:
-        """Pass on one changed route object, and return whether there was one.
-
-        It stays marked as changed until the sink has taken it.
-        """
-        for id_ in self._changed:
-            known = self._known.get(id_)
-            if known is not None:
-                self._publish(id_, known)
-            del self._changed[id_]
-            return True
-        return False
-
-    def _publish(self, id_: RevisionID, known: _Known) -> None:
+    def _publish(self, id_: RevisionID) -> None:
+        if (known := self._known.get(id_)) is None:
+            return
         found = known.in_force
         if found is None:
             for kind in known.passed:
                 self._sink.delete_revision(id_._replace(kind=kind))
-            self._reports.put(id_, "", ())
+            self._claim(self._rules, id_, known.route, _NO_ROUTE)
+            self.reports.put(id_, "", ())
             del self._known[id_]
             return
         bodies = {
-            name: self._bodies.get(ObjectKey("ConfigMap", id_.namespace, name))
+            name: self._named.get(ObjectKey("ConfigMap", id_.namespace, name))
             for name in found.config_maps
         }
         found_problems = list(problems_of(found, bodies, hides=len(known.objects) > 1))
@@ -198,64 +175,71 @@ class KedaDialect(Dialect):
             of_kind = id_._replace(kind=kind)
             if target is not None:
                 passed = known.passed.setdefault(kind, _Passed())
-                found_problems += self._pass(of_kind, passed, found, target, bodies)
+                of_target = self._pass(of_kind, passed, found, target, bodies)
+                if kind is RevisionKind.FALLBACK:  # it keeps no request from the target
+                    of_target = (
+                        ServiceProblem(ProblemReason.LIMITED, f"the fallback: {each.text}")
+                        for each in of_target
+                    )
+                found_problems += of_target
             elif kind in known.passed:
                 self._sink.delete_revision(of_kind)
                 del known.passed[kind]
         route = route_of(found)
         if known.route != route:
+            self._claim(self._rules, id_, known.route, route)
             self._sink.set_route(id_, route)
             known.route = route
-        self._reports.put(id_, found.kind, found_problems)
+        taken = {
+            key: f"{owner.kind} {other}"
+            for key, other in self._rules.conflicts(claim_of(id_, route.created)).items()
+            if (winner := self._rules.winner(key)) and (owner := self._known[winner].in_force)
+        }
+        found_problems += problems.of_routes(taken)
+        self.reports.put(id_, found.kind, found_problems)
 
     def _pass(
         self, id_: RevisionID, passed: _Passed, found: RouteObject, target: Target, bodies: Bodies
     ) -> Iterable[ServiceProblem]:
         """Pass on a revision and its pods, and return what is wrong with its Service."""
         service = ObjectKey("Service", id_.namespace, target.service)
-        port, problem = port_of(target, self._ports.get(service))
+        port, problem = port_of(target, self._named.get(service))
         revision = revision_of(id_, found, port, problem, bodies, self._scope.interceptor)
         if passed.revision != revision:
             self._sink.set_revision(revision)
             passed.revision = revision
+        endpoints: Mapping[AppProtocol, ListedEndpoints] = {}
         if port is None:
-            self._pass_endpoints(id_, passed, {})
-            known = service in self._ports
+            known = service in self._named
             reason = ProblemReason.NO_SUCH_PORT if known else ProblemReason.NO_SUCH_SERVICE
-            return (ServiceProblem(reason, f"{problem}, so requests wait"),)
-        listed = self._slices.get(service, {}).values()
-        pods = join(listed, port.name, ipv6=self._ipv6)
-        has_own = any(self._scope.own.has_port(each.ports.get(port.name, 0)) for each in listed)
-        own = self._scope.own.among(pods) if has_own else {}
-        self._pass_endpoints(id_, passed, endpoints_of(pods, port, own))
-        return (*problems.of_slices(port, listed), *problems.of_own_ports(own))
-
-    def _pass_endpoints(
-        self,
-        id_: RevisionID,
-        passed: _Passed,
-        endpoints: Mapping[AppProtocol, ListedEndpoints],
-    ) -> None:
+            found_problems = [ServiceProblem(reason, f"{problem}, so requests wait")]
+        else:
+            listed = self._slices.get(service, {}).values()
+            endpoints, own = self._behind(port, listed)
+            found_problems = [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
         if passed.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             passed.endpoints = endpoints
+        return found_problems
 
     # -- problems -----------------------------------------------------------------------------
 
     def settled(self, unread: Collection[str]) -> None:
-        self._reports.settle()
-
-    def warnings(self) -> Iterable[ObjectWarning]:
-        return self._reports.warnings()
+        self.reports.settle()
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         SCALED_OBJECT: ObjectKind(
-            objects.GROUP, _of_namespace(objects.parse_scaled_object), put_route
+            objects.GROUP,
+            _of_namespace(objects.parse_scaled_object),
+            put_route,
+            _unknown_fields,
         ),
-        ROUTE: ObjectKind(objects.GROUP, _of_namespace(objects.parse_route), put_route),
-        "Service": ObjectKind("", _of_namespace(parse_ports), put_service),
+        ROUTE: ObjectKind(
+            objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
+        ),
+        "Service": ObjectKind("", _of_namespace(parse_ports), put_named),
         "EndpointSlice": ObjectKind("discovery.k8s.io", _of_namespace(slices.parse), put_slice),
-        "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_body),
+        "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from activator.discovery import endpoints
@@ -277,7 +278,11 @@ class KnativeDialect(Dialect):
     ) -> Mapping[AppProtocol, ListedEndpoints]:
         chosen = self._chosen(parts)
         self._log_truncation(revision_id, parts, chosen)
-        return join_endpoints(part.endpoints for part in chosen)
+        joined = join_endpoints(part.endpoints for part in chosen)
+        # Endpoints have no zones, but slices beside them do.
+        every = [one.zones for part in parts.values() for one in part.endpoints.values()]
+        zones = {address: zone for each in every for address, zone in each.items()}
+        return {key: replace(one, zones=zones) for key, one in joined.items()}
 
     def _join_public(
         self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]

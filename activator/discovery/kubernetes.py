@@ -29,12 +29,13 @@ from activator.discovery.self_check import SelfCheck
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Source, SourceError
 from activator.discovery.wire import (
+    ROUTE_OBJECTS,
     UNDECODABLE,
     ConnectionLostError,
     ServerResponseError,
     WatchedResource,
 )
-from activator.keda.objects import BODY_LABEL, GROUP, ROUTE, SCALED_OBJECT
+from activator.keda.objects import BODY_LABEL
 from activator.knative.words import REVISIONS_PATH, SERVICE_TYPE_LABEL
 from activator.plain.workloads import KINDS as WORKLOADS
 from activator.records.source_status import SourceStatus
@@ -141,15 +142,6 @@ _OF_KNATIVE = MappingProxyType({"labelSelector": SERVICE_TYPE_LABEL})
 
 _SERVICES: Final = WatchedResource("Service", "/api/v1/services")
 _SLICES: Final = WatchedResource("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices")
-_OF_KEDA: Final = tuple(
-    WatchedResource(
-        kind,
-        f"/apis/{GROUP}/{version}/{kind.lower()}s",
-        may_lack=True,
-        if_missing="is it part of the installed version of the KEDA HTTP add-on?",
-    )
-    for kind, version in ((SCALED_OBJECT, "v1alpha1"), (ROUTE, "v1beta1"))
-)
 #: The add-on reads the same ConfigMaps of all namespaces. Its role of 0.12 does not allow that.
 _BODIES: Final = WatchedResource(
     "ConfigMap",
@@ -180,7 +172,7 @@ def resources(
         keda_namespace: the only namespace with objects of the dialect keda; empty for all.
     """
     with_services = ServicesDialect.name in dialects
-    of_keda = [_in_namespace(each, keda_namespace) for each in (*_OF_KEDA, _BODIES)]
+    of_keda = [_in_namespace(each, keda_namespace) for each in (*ROUTE_OBJECTS, _BODIES)]
     if set(dialects) == {KedaDialect.name}:
         return (*(_in_namespace(each, keda_namespace) for each in (_SERVICES, _SLICES)), *of_keda)
     with_keda, with_knative = KedaDialect.name in dialects, KnativeDialect.name in dialects

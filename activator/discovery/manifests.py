@@ -157,7 +157,7 @@ class ManifestFolder(Source):
             for never.
 
     Attributes:
-        errors: the present errors by path of a file, or of the folder.
+        errors: the present errors, a line each, by path of a file, or of the folder.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class ManifestFolder(Source):
         for name, file in sorted(self._files.items()):
             problems = list(self._problems(name, file))
             if problems:
-                errors[str(self._path / name)] = "; ".join(problems)
+                errors[str(self._path / name)] = "\n".join(problems)
         ignored = {
             str(self._path / name): "; ".join(filter(None, self._ignored_in(file)))
             for name, file in self._files.items()
@@ -363,10 +363,12 @@ class ManifestFolder(Source):
                 yield
         self._ignored = ignored
         known, self.errors = self.errors, errors
-        for path, reason in errors.items():
-            if known.get(path) != reason:
-                logger.error("%s: %s", path, reason, extra={"path": path, "reason": reason})
-                yield
+        for path, text in errors.items():
+            logged = known.get(path, "").split("\n")
+            for reason in text.split("\n"):
+                if reason not in logged:
+                    logger.error("%s: %s", path, reason, extra={"path": path, "reason": reason})
+                    yield
         for path in known.keys() - errors.keys():
             is_there = path == str(self._path) or Path(path).name in self._files
             how = "valid again" if is_there else "deleted, no longer an error"
@@ -394,6 +396,6 @@ class ManifestFolder(Source):
             owner = self._owners.get(key)
             if owner == name:
                 if problem := self._inventory.problem(key):
-                    yield f"the object that starts on line {document.line}: {problem}"
+                    yield f"line {document.line}: {problem}"
             elif owner is not None and not file.vanished:
                 yield f"line {document.line}: {key} is also in {owner}, which stays in force"

@@ -7,12 +7,11 @@ Must not know where objects come from, nor which of them are in force.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
-from activator.discovery.dialect import Dialect, ObjectKind, ProblemReports, Scope
-from activator.discovery.endpoints import IpFamily
+from activator.discovery.dialect import JoiningDialect, ObjectKind, Scope, claim_of
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
@@ -21,12 +20,11 @@ from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain import problems, service, slices, workloads
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.problems import ServiceProblem
-from activator.plain.revisions import endpoints_of, revision_id, revision_of, route_of
-from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, names_of_others
+from activator.plain.revisions import revision_id, revision_of, route_of
+from activator.plain.route_table import RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
-from activator.plain.slices import Allotment, Condition, Slice, join
+from activator.plain.slices import Allotment, Condition, Slice
 from activator.plain.workloads import Matches, PlainWorkload, known_target
-from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -50,7 +48,7 @@ class _Known:
         port: the last buffered port. Pods of a deleted Service may finish requests behind it.
         joined: the port whose endpoints the sink has, with ``pods``; None if a slice has changed
             since.
-        revision, endpoints, activators, route: as last passed to the sink; None, an empty set and
+        revision, endpoints, activators, route: as last passed to the sink; None, no activator and
             ``Route()`` for nothing.
         own: endpoints that lead back to this process, with the setting of each port.
     """
@@ -64,7 +62,7 @@ class _Known:
     joined: tuple[BufferedPort, RevisionID | None] | None = None
     revision: Revision | None = None
     endpoints: Mapping[AppProtocol, ListedEndpoints] | None = None
-    activators: frozenset[str] = frozenset()
+    activators: Mapping[str, str] = field(default_factory=dict)
     route: ServiceRoute = _NO_ROUTE
     own: Mapping[str, str] = field(default_factory=dict)
 
@@ -117,16 +115,13 @@ def _warn_service(obj: object, parsed: _Read | None, scope: Scope) -> str:
     return f'not used, since it has no annotation {ENABLED}: "true"{hint}'
 
 
-class ServicesDialect(Dialect):
+class ServicesDialect(JoiningDialect):
     """All annotated Services.
 
     Arguments:
         sink: takes changed values.
         scope: the family of addresses, the domain of the cluster, the ports on which this process
             listens, and the Service of the activators.
-
-    Attributes:
-        reports: the problems of all Services.
     """
 
     name = "services"
@@ -136,19 +131,14 @@ class ServicesDialect(Dialect):
 
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
-        self._ipv6 = scope.family is IpFamily.IPV6
         peers = scope.activators
         self._peers = RevisionID(*peers, RevisionKind.SERVICE) if peers else None
-        self._activators: frozenset[str] = frozenset()
+        self._activators: Mapping[str, str] = {}  # the zone of each
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
-        # A dict, not a set: it keeps the order of the changes.
-        self._changed: dict[RevisionID, None] = {}
         self._matches: Matches[RevisionID] = Matches()
-        self._rules: RouteTable[RevisionID] = RouteTable()
         # A port is as a host: of two Services that claim one, the older has it.
         self._ports: RouteTable[RevisionID] = RouteTable()
-        self.reports = ProblemReports()
         self._reads_workloads = True
 
     # -- objects ------------------------------------------------------------------------------
@@ -180,7 +170,7 @@ class ServicesDialect(Dialect):
     def _resolved(self, known: _Known) -> PlainService | None:
         return None if known.service is None else self._fronts.resolve(known.service)
 
-    def _slices(self, known: _Known) -> Iterable[Slice]:
+    def _slices(self, known: _Known) -> Collection[Slice]:
         """Return the slices that list the pods of a Service."""
         if known.pods is not None:
             known = self._known.get(known.pods, _Known())
@@ -217,22 +207,9 @@ class ServicesDialect(Dialect):
 
     # -- values -------------------------------------------------------------------------------
 
-    def publish_next(self) -> bool:
-        """Pass on one changed Service, and return whether there was one.
-
-        A Service stays marked as changed until the sink has taken it.
-        """
-        for id_ in self._changed:
-            known = self._known.get(id_)
-            if known is not None:
-                self._publish(id_, known)
-                if known.is_empty:
-                    del self._known[id_]
-            del self._changed[id_]
-            return True
-        return False
-
-    def _publish(self, id_: RevisionID, known: _Known) -> None:
+    def _publish(self, id_: RevisionID) -> None:
+        if (known := self._known.get(id_)) is None:
+            return
         service = self._resolved(known)
         if service is None or service.port is None:
             self._withdraw(id_, known)
@@ -252,6 +229,8 @@ class ServicesDialect(Dialect):
                 known.activators = self._activators
             self._set_route(id_, known, service)
             self.reports.put(id_, "Service", self._problems(id_, known, service, workloads))
+        if known.is_empty:
+            del self._known[id_]
 
     def _withdraw(self, id_: RevisionID, known: _Known) -> None:
         """Remove a Service. Its endpoints stay as long as slices list them: requests finish."""
@@ -265,20 +244,11 @@ class ServicesDialect(Dialect):
         if known.port is None or known.joined == (known.port, known.pods):
             return
         slices = self._slices(known)
-        pods = join(slices, known.port.name, ipv6=self._ipv6)
-        known.own = self._own_addresses(slices, known.port, pods)
-        endpoints = endpoints_of(pods, known.port, known.own)
+        endpoints, known.own = self._behind(known.port, slices)
         if known.endpoints != endpoints:
             self._sink.set_endpoints(id_, endpoints)
             known.endpoints = endpoints
         known.joined = known.port, known.pods
-
-    def _own_addresses(
-        self, slices: Iterable[Slice], port: BufferedPort, pods: Iterable[str]
-    ) -> Mapping[str, str]:
-        """Return the addresses that lead back to this process, with the setting of each port."""
-        numbers = {each.ports.get(port.name, 0) for each in slices}
-        return self._scope.own.among(pods) if any(map(self._scope.own.has_port, numbers)) else {}
 
     def _find_activators(self) -> None:
         """Find the activators in the slices of their own Service; they share all pods.
@@ -289,7 +259,7 @@ class ServicesDialect(Dialect):
         known = self._known.get(self._peers) if self._peers else None
         slices = () if known is None else known.slices.values()
         listed = [pod for each in slices if each.is_ipv6 is self._ipv6 for pod in each.endpoints]
-        ready = frozenset(pod.ip for pod in listed if pod.condition is Condition.READY)
+        ready = {pod.ip: pod.zone for pod in listed if pod.condition is Condition.READY}
         if ready != self._activators:
             self._activators = ready
             self._changed.update(dict.fromkeys(self._known))
@@ -301,8 +271,8 @@ class ServicesDialect(Dialect):
         port = 0 if allotment is None else allotment.port
         if self._ports.winner(RouteKey(str(port))) != id_:
             port = 0
-        if self._scope.folder and service.asks.is_tcp:
-            port = service.asks.listen_port or port
+        if self._scope.folder and service.asks.tcp.chosen:
+            port = service.asks.tcp.listen_port or port
         self._pass_route(
             id_, known, route_of(service, allotments, port, self._scope.cluster_domain)
         )
@@ -327,24 +297,6 @@ class ServicesDialect(Dialect):
         )
         self._claim(self._ports, id_, old, new)
 
-    def _claim(
-        self,
-        table: RouteTable[RevisionID],
-        id_: RevisionID,
-        old: ServiceRoute,
-        new: ServiceRoute,
-    ) -> None:
-        """Replace the rules that a Service claims; publish others again if that decides theirs."""
-        if old[:2] == new[:2]:
-            return
-        winners = {key: table.winner(key) for key in keys_of((*old.rules, *new.rules))}
-        table.remove(RouteClaim(old.created, str(id_)))
-        if new.rules:
-            table.put(RouteClaim(new.created, str(id_)), new.rules, id_)
-        for key, winner in winners.items():
-            if table.winner(key) != winner:
-                self._changed.update((each, None) for each in table.claimants(key) if each != id_)
-
     # -- problems -----------------------------------------------------------------------------
 
     def settled(self, unread: Collection[str]) -> None:
@@ -362,9 +314,6 @@ class ServicesDialect(Dialect):
                 pass
         self.reports.settle()
 
-    def warnings(self) -> Iterable[ObjectWarning]:
-        return self.reports.warnings()
-
     def _problems(
         self,
         id_: RevisionID,
@@ -376,11 +325,11 @@ class ServicesDialect(Dialect):
         yield from problems.of_service(service)
         if workloads or self._reads_workloads:
             yield from problems.of_target(service, workloads)
-        conflicts = self._rules.conflicts(RouteClaim(service.created, str(id_)))
+        conflicts = self._rules.conflicts(claim_of(id_, service.created))
         others = names_of_others(service.asks.hosts, str(id_), self._scope.cluster_domain)
         yield from problems.of_hosts(conflicts, others)
         allotted = known.allotted.created if known.allotted else ""
-        yield from problems.of_ports(self._ports.conflicts(RouteClaim(allotted, str(id_))))
+        yield from problems.of_ports(self._ports.conflicts(claim_of(id_, allotted)))
         yield from problems.of_slices(service.port, self._slices(known))
         yield from problems.of_own_ports(known.own)
         if not self._scope.folder:

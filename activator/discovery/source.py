@@ -8,7 +8,7 @@ objects behind a call. ``activator.knative.system_objects`` takes ConfigMaps and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from activator.records.source_status import SourceStatus
@@ -38,9 +38,12 @@ class Sink(Protocol):
         """Replace all pods of a revision, by protocol."""
 
     def set_activators(
-        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
     ) -> None:
-        """Replace the IPs of the activators that share the pods of a revision, by protocol."""
+        """Replace the IPs of the activators that share the pods of a revision, by protocol.
+
+        A mapping also has the zone of each.
+        """
 
     def set_route(self, revision_id: RevisionID, route: ServiceRoute) -> None:
         """Replace the rules and the port of a Service or a route object; ``Route()`` for none.

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from activator.discovery.backoff import Timings
+from activator.keda.objects import GROUP, ROUTE, SCALED_OBJECT
 
 if TYPE_CHECKING:
     from activator.discovery.api_server import AiohttpResponse, ApiServer
@@ -186,6 +187,18 @@ class WatchedResource(NamedTuple):
         if status == HTTPStatus.NOT_FOUND:
             return f" ({self.if_missing})" if self.if_missing else ""
         return ""
+
+
+#: The route objects of the KEDA HTTP add-on. Its version 0.12 lacks InterceptorRoutes.
+ROUTE_OBJECTS: Final = tuple(
+    WatchedResource(
+        kind,
+        f"/apis/{GROUP}/{version}/{kind.lower()}s",
+        may_lack=True,
+        if_missing="is it part of the installed version of the KEDA HTTP add-on?",
+    )
+    for kind, version in ((SCALED_OBJECT, "v1alpha1"), (ROUTE, "v1beta1"))
+)
 
 
 async def pages(

@@ -5,11 +5,12 @@ Pure. Sources: KEDA HTTP add-on, scaler/handlers.go, scaler/naming.go, pkg/queue
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from math import ceil
-from typing import Any, Final, NamedTuple, final
+from typing import Annotated, Final, NamedTuple, final
+
+import msgspec
 
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject
 
@@ -57,7 +58,11 @@ def object_metric(name: RouteName) -> str:
     return f"http-{name[0]}_002F{name[1]}"
 
 
-class QueueCount(NamedTuple):
+_Amount = Annotated[float, msgspec.Meta(ge=0, lt=2**63)]
+_NAMES: Final = {"concurrency": "Concurrency", "requests": "RequestCount", "rate": "RPS"}
+
+
+class QueueCount(msgspec.Struct, frozen=True, rename=_NAMES):
     """What one interceptor counts for one route object.
 
     Attributes:
@@ -66,9 +71,12 @@ class QueueCount(NamedTuple):
         rate: requests per second, as an interceptor before 0.14 has it.
     """
 
-    concurrency: float
-    requests: float | None
-    rate: float
+    concurrency: _Amount = 0.0
+    requests: _Amount | None = None
+    rate: _Amount = 0.0
+
+
+_QUEUE: Final = msgspec.json.Decoder(dict[str, QueueCount])
 
 
 def parse_queue(body: bytes) -> Mapping[RouteName, QueueCount]:
@@ -77,27 +85,17 @@ def parse_queue(body: bytes) -> Mapping[RouteName, QueueCount]:
     Raises:
         ValueError: it is no such response.
     """
-    found = json.loads(body)
-    if not isinstance(found, dict):
-        raise ValueError("expected an object")
+    try:
+        found = _QUEUE.decode(body)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
     counts = {}
     for key, count in found.items():
         namespace, _, name = key.partition("/")
-        if not (name and isinstance(count, dict)):
-            raise ValueError(f"expected an object for NAMESPACE/NAME, got {key!r}")
-        requests = count.get("RequestCount")
-        counts[namespace, name] = QueueCount(
-            _amount(count.get("Concurrency", 0)),
-            None if requests is None else _amount(requests),
-            _amount(count.get("RPS", 0)),
-        )
+        if not name:
+            raise ValueError(f"expected NAMESPACE/NAME, got {key!r}")
+        counts[namespace, name] = count
     return counts
-
-
-def _amount(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
-        raise ValueError(f"expected a number from 0, got {value!r}")
-    return float(value)
 
 
 @final

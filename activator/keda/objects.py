@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 from typing import Final, NamedTuple
 
-from activator.objects.fields import Field, root
+from activator.objects.fields import Field, root, show
 from activator.plain.route_table import without_port
 from activator.settings.values import parse_duration
-from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
+from throttler.request_policies import HeaderRule, RouteRule, StaticResponse, StaticRoute
 
 GROUP: Final = "http.keda.sh"
 SCALED_OBJECT: Final = "HTTPScaledObject"
@@ -37,6 +39,24 @@ _FRAMING: Final = frozenset(
         *("trailer", "transfer-encoding", "upgrade"),
     )
 )
+_PORT: Final = "service port portName"
+_METRIC: Final = (
+    "scalingMetric(concurrency(targetValue)requestRate(targetValue window granularity))"
+)
+_RULES: Final = "rules(hosts paths(value)headers(name value))"
+_RESPONSE: Final = "response(statusCode body bodyFromConfigMap(name key)headers)"
+#: The fields of ``spec``, each with its own in brackets; one without brackets may have any.
+_FIELDS: Final = {
+    SCALED_OBJECT: f"hosts pathPrefixes headers(name value)replicas(min max)scaledownPeriod "
+    f"{_METRIC}scaleTargetRef({_PORT} name apiVersion kind)targetPendingRequests "
+    f"coldStartTimeoutFailoverRef({_PORT} timeoutSeconds)initialCooldownPeriod "
+    f"timeouts(conditionWait responseHeader)",
+    ROUTE: f"target({_PORT}){_RULES}{_METRIC}coldStart(fallback(service(name port portName))"
+    f"placeholder({_RESPONSE})maxPendingRequests overflow)sessionPersistence "
+    f"staticRoutes({_RULES}{_RESPONSE}responseMode)timeouts(readiness request responseHeader)",
+}
+#: Most unknown fields that a text names.
+_SHOWN: Final = 5
 
 
 class Target(NamedTuple):
@@ -67,28 +87,6 @@ class Timeouts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Static:
-    """A response of the object itself.
-
-    Attributes:
-        response: without the contents of the ConfigMap.
-        config_map: the ConfigMap that has the body; empty for none.
-    """
-
-    response: StaticResponse
-    config_map: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StaticEntry:
-    """Requests that match one of the rules get a response; ``always``: although a pod is ready."""
-
-    rules: tuple[RouteRule, ...]
-    static: Static
-    always: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RouteObject:
     """What an object asks for.
 
@@ -98,10 +96,11 @@ class RouteObject:
         rules: which requests are for it; without any there is none.
         target: where they go.
         fallback: where they go when no pod is ready in time; None without one.
-        placeholder: what they get while no pod is ready; None without one.
+        placeholder: what they get while no pod is ready; None without one. The bodies of ConfigMaps
+            are missing here, as in ``static_routes``.
         max_pending: limit of waiting requests; 0 for the setting of the process.
         overflow: whether requests beyond that limit get the placeholder, and the others wait.
-        static_entries: the first that matches counts.
+        static_routes: the first that matches counts.
         concurrency: requests in flight that one pod is meant for; None if that is no metric.
         rate: the other metric; None if it is none.
         warnings: sentences about what has no effect.
@@ -114,10 +113,10 @@ class RouteObject:
     target: Target
     timeouts: Timeouts = Timeouts()  # noqa: RUF009  # a tuple, so all may share it
     fallback: Target | None = None
-    placeholder: Static | None = None
+    placeholder: StaticResponse | None = None
     max_pending: int = 0
     overflow: bool = False
-    static_entries: tuple[StaticEntry, ...] = ()
+    static_routes: tuple[StaticRoute, ...] = ()
     concurrency: float | None = None
     rate: RequestRate | None = None
     warnings: tuple[str, ...] = ()
@@ -125,10 +124,10 @@ class RouteObject:
     @property
     def config_maps(self) -> frozenset[str]:
         """The names of the ConfigMaps that have bodies of its responses."""
-        statics = [each.static for each in self.static_entries]
+        responses = [each.response for each in self.static_routes]
         if self.placeholder is not None:
-            statics.append(self.placeholder)
-        return frozenset(filter(None, (each.config_map for each in statics)))
+            responses.append(self.placeholder)
+        return frozenset(filter(None, (each.config_map for each in responses)))
 
 
 def parse_scaled_object(obj: object) -> RouteObject:
@@ -152,10 +151,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
     if failover.value is not None:
         fallback = _target(failover)
         wait = failover["timeoutSeconds"].whole(minimum=0, maximum=_MOST, default=_FALLBACK_AFTER)
-    pending = spec["targetPendingRequests"].whole(minimum=1, maximum=_MOST, default=100)
-    concurrency = metric["concurrency"]["targetValue"].whole(
-        minimum=1, maximum=_MOST, default=pending
-    )
+    pending = _count(spec["targetPendingRequests"], default=100)
     rule = RouteRule(
         _hosts(spec["hosts"]),
         tuple(each.text().strip("/") for each in spec["pathPrefixes"].items()),
@@ -169,7 +165,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
         _target(target),
         Timeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
         fallback,
-        concurrency=None if rate is not None else concurrency,
+        concurrency=None if rate else _count(metric["concurrency"]["targetValue"], default=pending),
         rate=rate,
     )
 
@@ -201,7 +197,10 @@ def parse_route(obj: object) -> RouteObject:
         overflow.fail("Placeholder needs a placeholder")
     warnings = []
     if spec["sessionPersistence"].value is not None:
-        warnings.append("sessionPersistence has no effect: requests stay at no pod")
+        warnings.append(
+            "spec.sessionPersistence has no effect: remove it, or annotate the Service with "
+            "activator.dev/enabled and activator.dev/sticky, in place of this object"
+        )
     return RouteObject(
         ROUTE,
         metadata["uid"].text(),
@@ -213,16 +212,51 @@ def parse_route(obj: object) -> RouteObject:
         ),
         None if service.value is None else _target(service, "name"),
         None if placeholder.value is None else _static(placeholder["response"], 503),
-        pending.whole(minimum=1, maximum=_MOST, default=0),
+        _count(pending, default=0),
         overflow.value == "Placeholder",
-        tuple(map(_entry, spec["staticRoutes"].items())),
-        None
-        if concurrency.value is None
-        else concurrency["targetValue"].whole(minimum=1, maximum=_MOST, default=0)
-        or concurrency["targetValue"].expected("an integer from 1"),
+        tuple(map(_static_route, spec["staticRoutes"].items())),
+        None if concurrency.value is None else _count(concurrency["targetValue"]),
         rate,
         tuple(warnings),
     )
+
+
+def unknown_fields(obj: object, kind: str) -> str:
+    """Return the fields that the CRD does not have: an API server would drop them.
+
+    Arguments:
+        obj: a valid object, as decoded from JSON or YAML.
+
+    Returns:
+        A sentence without a full stop; empty if each field is known.
+    """
+    known = _tree(iter(re.findall(r"\w+|[()]", _FIELDS[kind])))
+    return "; ".join(islice(_unknown(root(obj, kind)["spec"], known), _SHOWN))
+
+
+_Tree = dict[str, "_Tree"]
+
+
+def _tree(words: Iterator[str]) -> _Tree:
+    tree, last = _Tree(), ""
+    for word in words:
+        if word == ")":
+            break
+        if word == "(":
+            tree[last] = _tree(words)
+        else:
+            tree[last := word] = {}
+    return tree
+
+
+def _unknown(field: Field, known: _Tree) -> Iterator[str]:
+    for each in field.items() if isinstance(field.value, list) else (field,):
+        for name in map(str, each.mapping() if known else ()):
+            if name in known:
+                yield from _unknown(each[name], known[name])
+                continue
+            near = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
+            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{near}"
 
 
 def parse_body(obj: object) -> dict[str, bytes] | None:
@@ -277,17 +311,17 @@ def _rule(field: Field) -> RouteRule:
     return RouteRule(_hosts(field["hosts"]), tuple(paths), tuple(_headers(field["headers"])))
 
 
-def _entry(field: Field) -> StaticEntry:
+def _static_route(field: Field) -> StaticRoute:
     mode = field["responseMode"]
     if mode.text("WhenUnavailable") not in ("WhenUnavailable", "Always"):
         mode.expected("WhenUnavailable or Always")
     rules = tuple(map(_rule, field["rules"].items()))
     if not rules:
         field["rules"].expected("at least one rule")
-    return StaticEntry(rules, _static(field["response"], 200), mode.value == "Always")
+    return StaticRoute(rules, _static(field["response"], 200), mode.value == "Always")
 
 
-def _static(field: Field, default: int) -> Static:
+def _static(field: Field, default: int) -> StaticResponse:
     if field.value is None:
         field.expected("a response")
     body, source, headers = field["body"], field["bodyFromConfigMap"], field["headers"]
@@ -305,24 +339,28 @@ def _static(field: Field, default: int) -> Static:
     config_map, key = source["name"], source["key"].text()
     if source.value is not None and not config_map.text():
         config_map.expected("the name of a ConfigMap")
-    response = StaticResponse(
+    return StaticResponse(
         field["statusCode"].whole(minimum=100, maximum=599, default=default),
         "".join(lines).encode(),
         body.text().encode(),
         {} if source.value is None else None,
         key,
         source.value is not None and not key,
+        config_map.text(),
     )
-    return Static(response, config_map.text())
 
 
-def _rate(field: Field, default: int = 0) -> RequestRate | None:
+def _count(field: Field, default: int | None = None) -> int:
+    """Return an integer from 1; without a default it must be given."""
+    if field.value is None and default is None:
+        field.expected("an integer from 1")
+    return field.whole(minimum=1, maximum=_MOST, default=default or 0)
+
+
+def _rate(field: Field, default: int | None = None) -> RequestRate | None:
     if field.value is None:
         return None
-    target = field["targetValue"]
-    number = target.whole(minimum=1, maximum=_MOST, default=default)
-    if not number:
-        target.expected("an integer from 1")
+    number = _count(field["targetValue"], default)
     window, granularity = (
         _duration(field[name]) or default
         for name, default in (("window", 60.0), ("granularity", 1.0))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from activator.keda.objects import BODY_LABEL, SCALED_OBJECT, RouteObject, Static, Target
+from activator.keda.objects import BODY_LABEL, SCALED_OBJECT, RequestRate, RouteObject, Target
 from activator.objects.fields import root
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.revisions import probe_spec
@@ -27,12 +27,7 @@ from throttler.model import (
     RevisionKind,
     ServiceRoute,
 )
-from throttler.request_policies import (
-    InterceptorRules,
-    RequestPolicies,
-    StaticResponse,
-    StaticRoute,
-)
+from throttler.request_policies import InterceptorRules, RequestPolicies, StaticResponse
 
 #: Seconds that a request waits if there is a fallback and no limit.
 _BEFORE_FALLBACK: Final = 30.0
@@ -129,6 +124,7 @@ def revision_of(
         problem=problem,
     )
     if is_main:
+        _, window, granularity = route.rate or RequestRate(0.0, 0.0, 1.0)
         rules = replace(
             rules,
             fallback=route.fallback is not None,
@@ -136,13 +132,12 @@ def revision_of(
             max_pending=route.max_pending or defaults.max_pending,
             overflow=route.overflow,
             static_routes=tuple(
-                StaticRoute(each.rules, _filled(each.static, bodies), each.always)
-                for each in route.static_entries
+                replace(each, response=_filled(each.response, bodies))
+                for each in route.static_routes
             ),
+            window=window,
+            granularity=granularity,
         )
-    if is_main and route.rate is not None:
-        _, window, granularity = route.rate
-        rules = replace(rules, window=window, granularity=granularity)
     requests = RequestPolicies(wait_seconds=readiness or NO_TIMEOUT, interceptor=rules)
     return Revision(
         id_,
@@ -187,8 +182,8 @@ def _given(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _filled(static: Static, bodies: Bodies) -> StaticResponse:
+def _filled(response: StaticResponse, bodies: Bodies) -> StaticResponse:
     """Return a response with the contents of its ConfigMap."""
-    if not static.config_map:
-        return static.response
-    return replace(static.response, files=bodies.get(static.config_map))
+    if not response.config_map:
+        return response
+    return replace(response, files=bodies.get(response.config_map))

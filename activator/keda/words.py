@@ -56,3 +56,14 @@ TYPES: Final = {
 }
 #: The key of a body for the path ``/``.
 INDEX: Final = "index.html"
+#: The add-on's variables that are no setting: the first two give defaults, the others do nothing.
+OTHER_VARIABLES: Final = tuple(
+    f"KEDA_HTTP_{name}"
+    for name in (
+        *("CURRENT_NAMESPACE", "SCALER_TARGET_ADMIN_SERVICE", "SCALER_TARGET_ADMIN_DEPLOYMENT"),
+        *("SCALER_CONFIG_MAP_INFORMER_RSYNC_PERIOD", "SCALER_STREAM_INTERVAL_MS", "KEEP_ALIVE"),
+        *("ENDPOINTS_CACHE_POLLING_INTERVAL_MS", "DIRECT_POD_ROUTING", "FORCE_HTTP2"),
+        *("IDLE_CONN_TIMEOUT", "TLS_HANDSHAKE_TIMEOUT", "EXPECT_CONTINUE_TIMEOUT"),
+        *("DISABLE_KEEP_ALIVES", "DIAL_RETRY_TIMEOUT"),
+    )
+)

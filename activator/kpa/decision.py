@@ -38,6 +38,7 @@ class ScaleRules:
         max_scale: replicas that it never exceeds; 0 for no limit.
         initial_scale: replicas that a cold start asks for, and that stay until all were ready.
         idle: seconds from the end of the last request to scale to zero.
+        activation_scale: replicas that the workload has at least while it is awake.
     """
 
     target: float = 100.0
@@ -46,12 +47,18 @@ class ScaleRules:
     initial_scale: int = 1
     idle: float = 300.0
     target_rate: float = 0.0
+    activation_scale: int = 1
 
     def __post_init__(self) -> None:
         if self.target <= 0:
             raise ValueError(f"target must be above 0, it is {self.target:g}")
         if 0 < self.max_scale < self.min_scale:
             raise ValueError(f"max_scale {self.max_scale} is below min_scale {self.min_scale}")
+
+    @property
+    def first(self) -> int:
+        """Replicas that a cold start asks for, without regard to ``max_scale``."""
+        return max(self.initial_scale, self.activation_scale, 1)
 
 
 class Mode(Enum):
@@ -76,6 +83,9 @@ class Why(Enum):
     IDLE = "idle"
     COLD_START = "cold-start"
     INITIAL_SCALE = "initial-scale"
+    ACTIVATION_SCALE = "activation-scale"
+    WAKE_WITH = "wake-with"
+    AWAKE_HOURS = "awake-hours"
     MIN_SCALE = "min-scale"
     MAX_SCALE = "max-scale"
 
@@ -95,6 +105,9 @@ SENTENCES: Final = {
     Why.IDLE: "no request for idle-seconds",
     Why.COLD_START: "a request waits while there is no pod",
     Why.INITIAL_SCALE: "initial-scale keeps as many pods until 60 s after all were ready",
+    Why.ACTIVATION_SCALE: "activation-scale asks for as many pods while the workload is awake",
+    Why.WAKE_WITH: "a Service that names this one in wake-with has a cold start",
+    Why.AWAKE_HOURS: "the annotation awake has these hours",
     Why.MIN_SCALE: "min-scale asks for as many pods",
     Why.MAX_SCALE: "max-scale allows no more pods",
 }
@@ -109,6 +122,8 @@ class Observation(NamedTuple):
         ready: pods that are ready.
         replicas: replicas that its ``scale`` subresource asks for.
         rate, panic_rate: mean requests per second of the two windows.
+        awake: whether the rules have awake hours now.
+        called: whether ``current`` is another Service's request, which will need this one.
     """
 
     stable: float
@@ -118,6 +133,8 @@ class Observation(NamedTuple):
     replicas: int
     rate: float = 0.0
     panic_rate: float = 0.0
+    awake: bool = False
+    called: bool = False
 
 
 class ScaleDecision(NamedTuple):
@@ -172,7 +189,7 @@ class Autoscaler:
             if kept > replicas:
                 replicas, why = kept, Why.RUNNING
             if seen.replicas == 0:
-                replicas, why = max(rules.initial_scale, 1), Why.COLD_START
+                replicas, why = rules.first, Why.WAKE_WITH if seen.called else Why.COLD_START
         elif seen.replicas == 0 or now - self.last_busy >= rules.idle:
             self.mode, self._panic_peak = Mode.STABLE, 0
             replicas, why = 0, Why.IDLE
@@ -182,6 +199,10 @@ class Autoscaler:
             replicas, why = held, Why.INITIAL_SCALE
         if self.mode is Mode.PANIC:
             self._panic_peak = replicas
+        if 0 < replicas < rules.activation_scale:
+            replicas, why = rules.activation_scale, Why.ACTIVATION_SCALE
+        if seen.awake and replicas < rules.activation_scale:
+            replicas, why = rules.activation_scale, Why.AWAKE_HOURS
         if replicas < rules.min_scale:
             return ScaleDecision(rules.min_scale, self.mode, Why.MIN_SCALE)
         if 0 < rules.max_scale < replicas:
@@ -191,7 +212,7 @@ class Autoscaler:
     def _initial(self, rules: ScaleRules, seen: Observation, now: float) -> int:
         """Return the replicas that stay because the last cold start asked for them."""
         if seen.replicas == 0:
-            self._held, self._held_until = max(rules.initial_scale, 1), inf
+            self._held, self._held_until = rules.first, inf
         elif self._held_until == inf and seen.ready >= min(self._held, rules.max_scale or inf):
             self._held_until = now + STABLE
         return min(self._held, seen.replicas) if now < self._held_until else 0

@@ -61,7 +61,7 @@ class AddressPool:
             if holder := _hold(place.ip):
                 self._taken[place] = holder
                 return place
-        place = PodPlace(SHARED_ADDRESS, *_free_ports(2))
+        place = PodPlace(SHARED_ADDRESS, *_free_ports())
         self._taken[place] = None
         return place
 
@@ -98,15 +98,11 @@ def _is_free(place: PodPlace) -> bool:
     return True
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [_socket() for _ in range(count)]
-    try:
-        for each in sockets:
+def _free_ports() -> tuple[int, int]:
+    with _socket() as one, _socket() as other:
+        for each in (one, other):
             each.bind((SHARED_ADDRESS, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 def _socket() -> socket.socket:

@@ -178,8 +178,6 @@ def _number(slice_: Object, port_name: str) -> int:
     return 0
 
 
-#: The namespace of activator and scaler.
-SYSTEM: Final = "activator"
 #: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.
 PACE: Final = 0.1
 #: The kinds that ``activator local`` reads from a folder.
@@ -212,7 +210,7 @@ class ToyCluster:
             pace: the duration of a second in probes of pods, in seconds.
             folder: gets copies of the objects that ``activator local`` reads; None for no copies.
         """
-        self.plane = ControlPlane(resources, allows_loopback=True)
+        self.plane = ControlPlane(resources)
         self.server = PlaneServer(self.plane)
         self._tell = tell
         self._started: Counter[str] = Counter()
@@ -314,7 +312,7 @@ class ToyCluster:
         self._options[metadata["name"]] = options
         self._endpoints.reconcile(metadata["namespace"], metadata["name"])
 
-    def start_pods(self, revision: str, count: int, namespace: str = NAMESPACE) -> None:
+    def start_pods(self, revision: str, count: int) -> None:
         """Start so many more pods of a revision; its Endpoints list them soon as not ready."""
         for _ in range(count):
             self._started[revision] += 1
@@ -326,19 +324,19 @@ class ToyCluster:
             }
             name = f"{revision}-{self._started[revision]}"
             pod = {
-                "metadata": {"name": name, "namespace": namespace, "labels": {REVISION: revision}},
+                "metadata": {"name": name, "namespace": NAMESPACE, "labels": {REVISION: revision}},
                 "spec": {"containers": [container], "nodeName": controllers.NODE},
             }
             self.create(api.PODS, pod)
 
-    def stop_pod(self, name: str, namespace: str = NAMESPACE) -> None:
+    def stop_pod(self, name: str) -> None:
         """Delete a pod, as ``kubectl delete`` does; its process finishes its requests."""
-        self.plane.act("delete", api.PODS, namespace, name)
+        self.plane.act("delete", api.PODS, NAMESPACE, name)
 
-    def running(self, revision: str, namespace: str = NAMESPACE) -> list[str]:
+    def running(self, revision: str) -> list[str]:
         """Return the names of a revision's pods that do not terminate, in the order of start."""
         found = self.plane.store.select(
-            api.PODS, namespace, lambda pod: is_live(pod) and revision_of(pod) == revision
+            api.PODS, NAMESPACE, lambda pod: is_live(pod) and revision_of(pod) == revision
         )
         names = (pod["metadata"]["name"] for pod in found)
         return sorted(names, key=lambda name: int(name.rpartition("-")[2]))

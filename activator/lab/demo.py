@@ -1,9 +1,9 @@
 """The demo: sample services that scale from zero, a short guide, and a line for each event.
 
 It has a toy cluster and a folder with copies of its objects. The caller starts an activator that
-watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. `ToyAutoscaler`
-scales the revisions of Knative. One service needs no Knative: it is a Deployment that
-``activator scale`` scales. This scaler is the real program, as a separate process.
+watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`. A
+`ToyAutoscaler` scales each revision of Knative. One service needs no Knative: it is a Deployment
+that ``activator scale`` scales. This scaler is the real program, as a separate process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from typing import Any, Final, NamedTuple
 
 from activator.lab import objects
 from activator.lab.addresses import AddressPool
-from activator.lab.cluster import PACE, SYSTEM, ToyCluster
+from activator.lab.cluster import NAMESPACE, PACE, ToyCluster
 from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
 from activator.lab.kubelet import PERIOD, Probes
 from activator.lab.programs import DidNotStart, LocalScaler, own_command
 
 #: Requests at a time for each pod of a service without a limit.
-DEFAULT_TARGET = 10.0
+DEFAULT_TARGET = 10
+#: The largest number of pods of a service.
+MAX_PODS = 3
 #: Tolerance for rounding errors of floating point numbers.
 EPSILON = 1e-9
 
@@ -38,22 +40,13 @@ EPSILON = 1e-9
 class ToyScaler:
     """The desired number of pods of one service, from its statistics."""
 
-    def __init__(self, target: float, max_pods: int, window: float, min_pods: int = 0) -> None:
+    def __init__(self, target: int, window: float) -> None:
         """
         Arguments:
             target: requests at a time that one pod should have; above 0.
-            max_pods: the largest number of pods.
             window: seconds without load after which a service scales to zero.
-            min_pods: the smallest number of pods.
-
-        Raises:
-            ValueError: the arguments contradict each other.
         """
-        if target <= 0 or window <= 0 or not 0 <= min_pods <= max_pods:
-            raise ValueError(f"{target=}, {window=}, {min_pods=}, {max_pods=}: cannot scale so")
         self._target = target
-        self._max_pods = max_pods
-        self._min_pods = min_pods
         self._window = window
         # Decreasing needs from oldest to newest. An older need that is not larger than a newer one
         # can never be the maximum again, so `observe` removes it.
@@ -75,8 +68,7 @@ class ToyScaler:
         """Return the desired number of pods now."""
         while self.needs and self.needs[0][0] + self._window <= now:
             self.needs.popleft()
-        need = self.needs[0][1] if self.needs else 0
-        return min(max(need, self._min_pods), self._max_pods)
+        return min(self.needs[0][1], MAX_PODS) if self.needs else 0
 
     def next_change(self) -> float | None:
         """Return when `desired` may fall without a new statistic; None for never."""
@@ -94,23 +86,16 @@ class DemoService:
     Attributes:
         container_concurrency: requests that one pod may have at a time; 0 is no limit.
         start_after: seconds from a pod's start to its listening.
-        target: requests at a time that one pod should have; 0 takes container_concurrency.
         idle: seconds without requests before the service scales to zero.
-        timeout: seconds that a request may take in total.
-        exec_readiness: the container has an exec readiness probe.
+        is_parked: whether its pod is parked then, instead of ended.
         listen_port: of a plain Service with protocol ``tcp``: its port; 0 for HTTP.
     """
 
     name: str
-    namespace: str = "default"
     container_concurrency: int = 0
-    start_after: float = 2.0
-    target: float = 0.0
-    min_pods: int = 0
-    max_pods: int = 3
+    start_after: float = 1.5
     idle: float = 15.0
-    timeout: int = 300
-    exec_readiness: bool = False
+    is_parked: bool = False
     listen_port: int = 0
 
 
@@ -120,98 +105,49 @@ class DemoEvent(NamedTuple):
     Attributes:
         kind: one of queued, scaled, started, listening, listed, switched, probe passed,
             probe failed, ready, not ready, killing, restarted, responded, draining, stopped,
-            ended by itself.
+            parked, continues, ended by itself.
         pod: the pod's name; empty for an event of the service.
     """
 
     at: float
     service: DemoService
     kind: str
-    pod: str = ""
-    details: dict[str, object] = {}  # noqa: RUF012  never changed
+    pod: str
+    details: dict[str, object]
 
 
 Tell = Callable[[DemoEvent], object]
 
 
 class ToyAutoscaler:
-    """Scales all revisions of a cluster. It needs a running loop."""
+    """Scales one revision. It needs a running loop, and must be called on its thread."""
 
     def __init__(
-        self,
-        cluster: ToyCluster,
-        services: Iterable[DemoService],
-        tell: Tell,
-        readiness_period: float = PERIOD,
+        self, cluster: ToyCluster, service: DemoService, tell: Tell, period: float = PERIOD
     ) -> None:
-        """Create the revisions, with their least numbers of pods.
+        """Create the revision, without pods.
 
         Arguments:
             tell: called with each event; must return at once.
-            readiness_period: seconds between kubelet's checks of a pod.
+            period: seconds between kubelet's checks of a pod.
         """
-        self._services = {
-            (service.namespace, service.name): _ScaledRevision(
-                cluster, service, tell, readiness_period
-            )
-            for service in services
-        }
-
-    def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Use the load that an activator reports; ignore unknown revisions. Do not block.
-
-        The caller must be on the thread of the loop.
-        """
-        for revision_id, concurrency, count in stats:
-            service = self._services.get(revision_id)
-            if service is not None:
-                service.observe(concurrency, count)
-
-    def on_queue(self, revision_id: tuple[str, str], reason: str) -> None:
-        """Note that the activator has begun to queue requests of a revision, with the reason.
-
-        Like `on_stats`, it returns at once, and must be called on the loop's thread.
-        """
-        service = self._services.get(revision_id)
-        if service is not None:
-            service.waits(reason)
-
-    def close(self) -> None:
-        """Start and stop no pod any more."""
-        for service in self._services.values():
-            service.close()
-
-
-class _ScaledRevision:
-    """One revision: its scaler and its pods."""
-
-    def __init__(
-        self, cluster: ToyCluster, service: DemoService, tell: Tell, period: float
-    ) -> None:
         self._cluster = cluster
         self._service = service
         self._tell = tell
-        target = service.target or service.container_concurrency or DEFAULT_TARGET
-        self._scaler = ToyScaler(target, service.max_pods, service.idle, service.min_pods)
-        self._timer: asyncio.TimerHandle | None = None
         concurrency = service.container_concurrency
-        found = objects.revision(
-            service.name,
-            namespace=service.namespace,
-            container_concurrency=concurrency,
-            timeout=service.timeout,
-            exec_readiness=service.exec_readiness,
-        )
-        probes = Probes(period, exec_readiness=service.exec_readiness)
+        self._scaler = ToyScaler(concurrency or DEFAULT_TARGET, service.idle)
+        self._timer: asyncio.TimerHandle | None = None
+        found = objects.revision(service.name, container_concurrency=concurrency)
         options = {"start_after": service.start_after, "container_concurrency": concurrency}
-        cluster.add_revision(found, probes, options)
-        self._reconcile()
+        cluster.add_revision(found, Probes(period), options)
 
     def close(self) -> None:
+        """Start and stop no pod any more."""
         if self._timer is not None:
             self._timer.cancel()
 
     def observe(self, concurrency: float, count: float) -> None:
+        """Use the load that an activator reports: average concurrency, and new requests."""
         self._scaler.observe(time.monotonic(), concurrency, count)
         # Only without any pod is it certain that the request is queued. The activator probes pods
         # itself, so a pod that Kubernetes does not list as ready may have responded already.
@@ -220,6 +156,7 @@ class _ScaledRevision:
         self._reconcile()
 
     def waits(self, reason: str) -> None:
+        """Note that the activator has begun to queue requests, with the reason."""
         # Without a pod, `observe` has reported this. A queue at capacity is normal: the service is
         # being scaled.
         if self._running and reason != "at-capacity":
@@ -227,18 +164,17 @@ class _ScaledRevision:
 
     @property
     def _running(self) -> list[str]:
-        return self._cluster.running(self._service.name, self._service.namespace)
+        return self._cluster.running(self._service.name)
 
     def _reconcile(self) -> None:
         """Start and stop pods, and come back when the desired number may change by itself."""
         now, running = time.monotonic(), self._running
         wanted = self._scaler.desired(now)
-        name, namespace = self._service.name, self._service.namespace
         if wanted != len(running):
             self._happened("scaled", pods=len(running), wanted=wanted)
-        self._cluster.start_pods(name, wanted - len(running), namespace)
+        self._cluster.start_pods(self._service.name, wanted - len(running))
         for pod in running[wanted:]:
-            self._cluster.stop_pod(pod, namespace)
+            self._cluster.stop_pod(pod)
         self.close()
         if (change := self._scaler.next_change()) is not None:
             delay = max(change - now, 0)
@@ -250,14 +186,15 @@ class _ScaledRevision:
 
 #: A service without a limit, and one with two requests per pod, so that a queue is visible.
 REVISIONS = (
-    DemoService("hello", start_after=1.5, idle=15.0),
-    DemoService("slow", container_concurrency=2, start_after=2.5, idle=15.0),
+    DemoService("hello"),
+    DemoService("slow", container_concurrency=2, start_after=2.5),
 )
 
 #: Deployments with a Service, without Knative; one is reached by its port alone.
 PLAIN = (
-    DemoService("web", start_after=1.5, idle=15.0),
-    DemoService("tcp", start_after=1.5, idle=15.0, listen_port=8014),
+    DemoService("web"),
+    DemoService("parked", is_parked=True),
+    DemoService("tcp", listen_port=8014),
 )
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
@@ -297,9 +234,9 @@ class Demo:
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
-        self._scaler = LocalScaler((), _ignore, {})
+        self._scaler = LocalScaler((), _ignore)
         self._cluster: ToyCluster
-        self._autoscaler: ToyAutoscaler
+        self._autoscalers: dict[tuple[str, str], ToyAutoscaler] = {}
         self._running: Future[None] | None = None
 
     def __enter__(self) -> Demo:
@@ -314,20 +251,23 @@ class Demo:
 
         It returns at once. The caller must be on the thread of the loop, after `start`.
         """
-        self._autoscaler.on_stats(stats)
+        for revision, concurrency, count in stats:
+            if found := self._autoscalers.get(revision):
+                found.observe(concurrency, count)
 
     def on_queue(self, name: tuple[str, str], reason: str) -> None:
         """Note that requests of a service, (namespace, name), begin to wait, with the reason.
 
         The caller must be on the loop's thread, as for `on_stats`.
         """
-        plain = self._plain.get(name[1])
-        if plain is None:
-            self._autoscaler.on_queue(name, reason)
-        elif not any(_service_of(pod) == plain.name for pod in self._cluster.pods):
-            self._tell(DemoEvent(time.monotonic(), plain, "queued"))
+        if found := self._autoscalers.get(name):
+            found.waits(reason)
+        elif name[0] != NAMESPACE or name[1] not in self._plain:
+            return
+        elif not any(_service_of(pod) == name[1] for pod in self._cluster.pods):
+            self._happened("queued", deployment=name[1])
         elif reason != "at-capacity":
-            self._tell(DemoEvent(time.monotonic(), plain, "queued", "", {"reason": reason}))
+            self._happened("queued", deployment=name[1], reason=reason)
 
     @property
     def scaler_admin(self) -> str:
@@ -378,7 +318,10 @@ class Demo:
                     self._addresses, tasks, self._happened, PACE, folder=self.manifests
                 )
                 cluster.node.restart_after = RESTART_AFTER
-                self._autoscaler = ToyAutoscaler(cluster, self._services.values(), self._tell)
+                self._autoscalers = {
+                    (NAMESPACE, name): ToyAutoscaler(cluster, each, self._tell)
+                    for name, each in self._services.items()
+                }
                 try:
                     await cluster.start()
                     self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
@@ -387,13 +330,13 @@ class Demo:
                     started.set_result(None)
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    self._autoscaler.close()
+                    for each in self._autoscalers.values():
+                        each.close()
                     await self._scaler.close()
                     await cluster.close()
 
     async def _start_scaler(self) -> None:
-        settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
-        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore, settings)
+        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore)
         try:
             await self._scaler.start()
         except DidNotStart as error:
@@ -403,18 +346,18 @@ class Demo:
         for shown in self._plain.values():
             options = [f"--start-after={shown.start_after:g}"]
             made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
-            self._cluster.create(DEPLOYMENTS, made)
             annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
             if shown.listen_port:
                 annotations |= {"protocol": "tcp", "listen-port": str(shown.listen_port)}
+            if shown.is_parked:
+                annotations["waker"] = "resize"
+                made["spec"]["template"]["spec"]["containers"][0]["resources"] = objects.CPU
+            self._cluster.create(DEPLOYMENTS, made)
             self._cluster.create(SERVICES, objects.service(shown.name, annotations=annotations))
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         at = float(details.pop("at", time.monotonic()))
-        named = (
-            str(details[key]) for key in ("deployment", "service", "revision") if key in details
-        )
-        name = next(named, _service_of(pod))
+        name = _service_of(pod) or details.get("deployment", "")
         shown = self._services.get(name) or self._plain.get(name)
         if shown is not None:
             self._tell(DemoEvent(at, shown, kind, pod, details))
@@ -455,6 +398,8 @@ _LINES: Final = {
     "not ready": "pod {pod} is no longer ready for Kubernetes",
     "draining": "pod {pod} stops: it finishes its requests",
     "stopped": "pod {pod} stopped",
+    "parked": "pod {pod} is parked: it keeps its memory, and gives its CPU away",
+    "continues": "pod {pod} has its CPU back",
     "ended by itself": "pod {pod} ended by itself, status {status}",
 }
 
@@ -532,8 +477,9 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
     explain = f"{own_command()} explain"
     return [
         "",
-        "Four services are scaled to zero: hello; slow, whose pods take 2 requests at a time;",
-        "and web and tcp, Deployments with a Service, which need no Knative.",
+        "Five services are scaled to zero: hello; slow, whose pods take 2 requests at a time; web,",
+        "a Deployment with a Service, which needs no Knative; parked, whose pod stays; and tcp,",
+        "which is reached by a port of its own.",
         "In another terminal, try:",
         "",
         "  # the request waits while a pod starts; a second request gets its response at once",
@@ -549,6 +495,9 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         f"  curl http://{scaler}/api/v1/services    # what the scaler knows, as JSON",
         f"  kubectl --kubeconfig {kubeconfig} get deployments,pods,endpointslices",
         "",
+        "  # the pod of parked is stopped 15 s after its last request, in place of its end: send a",
+        "  # second request after the line 'pod parked-1 is parked', and compare the times",
+        f"  {web.replace('web', 'parked')}/",
         "  # the same for connections of any protocol: a port names the Service, and no host does",
         f"  curl http://{traffic.rpartition(':')[0]}:8014/",
         "",

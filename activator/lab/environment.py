@@ -21,22 +21,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from activator.lab import programs, timeline
-from activator.lab.addresses import AddressPool
-from activator.lab.cluster import PACE, SYSTEM, ToyCluster
+from activator.lab.addresses import AddressPool, PodPlace
+from activator.lab.cluster import PACE, ToyCluster
 from activator.lab.control_plane.api import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
-from activator.lab.handles import AppHandle, View
+from activator.lab.handles import PATIENCE, POLL_PERIOD, AppHandle, Overdue, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.objects import TCP_PROBE, deployment, revision, service
+from activator.lab.objects import CPU, TCP_PROBE, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
 
 Object = dict[str, Any]
 
-#: Most seconds to wait for an expected event, on a busy machine.
-PATIENCE = 30.0
-#: Seconds between two polls of an API, for changes that cause no event.
-POLL_PERIOD = 0.01
 #: Seconds by which events may be late: the activator sends them ten times a second at most.
 EVENTS_LATE = 0.15
 #: Seconds between kubelet's checks: a tenth of Kubernetes' minimum, to keep scenarios short.
@@ -49,10 +45,6 @@ ACTIVATORS: Final = "activator-service"
 QUIET_PERIOD: Final = 0.1
 
 _HEALTHY = {0: "the activator knows the revision, without a pod", 1: "its pod is healthy"}
-
-
-class Overdue(Exception):
-    """An expected event did not come within `PATIENCE` seconds; the text names it."""
 
 
 #: Timelines leave out log lines with these beginnings: of the start, or reported by events too.
@@ -102,9 +94,8 @@ class Environment:
         mirrored = None if is_plain else folder
         self.cluster = ToyCluster(addresses, tasks, self._happened, PACE, folder=mirrored)
         self._is_ready = False
-        self._places = [addresses.take()] if is_plain else []
-        self._second: programs.LocalActivator | None = None
-        self.scaler = programs.LocalScaler((), self._on_scaler_line, {})
+        self._place: PodPlace | None = None
+        self.scaler = programs.LocalScaler((), self._on_scaler_line)
         local = ("local", "--manifests", str(folder), "--admit-port", "0")
         self.activator = self.new_activator(local)
 
@@ -120,8 +111,8 @@ class Environment:
             self.cluster.plane.store.listen(lambda change: self.changed.set())
             self._create_system()
             await self.start_scaler()
-            self._list_activator()
-            self.activator = self._new_plain_activator()
+            self._place = self._addresses.take()
+            self.activator = self.plain_activator(self._place, "activator-1")
         await self.activator.start()
         self._is_ready = True
 
@@ -129,12 +120,11 @@ class Environment:
         """End all processes."""
         for each in self.apps:
             await each.close()
-        for activator in filter(None, (self._second, self.activator)):
-            await activator.close()
+        await self.activator.close()
         await self.scaler.close()
         await self.cluster.close()
-        for place in self._places:
-            self._addresses.release(place)
+        if self._place is not None:
+            self._addresses.release(self._place)
 
     def new_activator(
         self, arguments: Sequence[str], settings: Mapping[str, str] | None = None
@@ -232,32 +222,6 @@ class Environment:
         except TimeoutError:
             raise Overdue(f"timed out while waiting for: {what}") from None
 
-    async def until_view(
-        self, app: AppHandle, what: str, is_so: Callable[[View], object], who: Who = Who.ACTIVATOR
-    ) -> View:
-        """Wait until a condition is true in the view of a program; return the view.
-
-        Arguments:
-            what: the condition in words.
-            who: the activator or the scaler.
-
-        Raises:
-            Overdue: it was not true within `PATIENCE` seconds.
-        """
-        end = time.monotonic() + PATIENCE
-        found: View = {}
-        while time.monotonic() < end:
-            try:
-                found = await (app.view() if who is Who.ACTIVATOR else app.scaler_view())
-            except ConnectionError:
-                found = {}
-            if found and is_so(found):
-                self.note(who, f"{app.name}: {what}")
-                return found
-            await asyncio.sleep(POLL_PERIOD)
-        state = f"its state: {timeline.of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
-        raise Overdue(f"the {who.value} did not reach: {app.name}: {what}; {state}")
-
     # -- services -------------------------------------------------------------------------------
 
     async def deploy(
@@ -310,8 +274,10 @@ class Environment:
         handle = AppHandle(self, name, switches, is_plain=True)
         self.apps.append(handle)
         made = deployment(name, replicas=replicas, probe=probe or TCP_PROBE, arguments=arguments)
-        self.cluster.create(DEPLOYMENTS, made)
         asked = {"enabled": "true", **(annotations or {})}
+        if "waker" in asked:
+            made["spec"]["template"]["spec"]["containers"][0]["resources"] = CPU
+        self.cluster.create(DEPLOYMENTS, made)
         found = service(name, annotations=asked)
         if front := asked.get("pods-service"):
             handle.pods_service = front
@@ -320,16 +286,13 @@ class Environment:
             self.cluster.create(SERVICES, behind)
         self.cluster.create(SERVICES, found)
         await handle.until_listed(replicas)
-        await handle.until_view(
-            "the activator knows the Service",
-            lambda view: sum(pod["usable"] for pod in view["pods"]) == replicas,
-        )
+        await handle.until_usable(replicas, "the activator knows the Service")
         return handle
 
-    def roll_out(self, handle: AppHandle, version: str) -> None:
+    def roll_out(self, handle: AppHandle) -> None:
         """Change the template of a Deployment, as a new image does."""
         self.note(Who.KUBERNETES, f"Deployment {handle.name}: the template changes")
-        labels = {"metadata": {"labels": {"version": version}}}
+        labels = {"metadata": {"labels": {"version": "b"}}}
         self.cluster.patch(DEPLOYMENTS, handle.name, {"spec": {"template": labels}})
 
     async def until_event(self, service: str, reason: str) -> list[str]:
@@ -425,18 +388,6 @@ class Environment:
 
     # -- the programs of an environment without Knative -----------------------------------------
 
-    async def start_second(self) -> programs.LocalActivator:
-        """Start a second activator, which the activators' Service lists; return it when ready.
-
-        Raises:
-            DidNotStart: it did not start.
-        """
-        self._places.append(self._addresses.take())
-        self._list_activator()
-        self._second = self._new_plain_activator()
-        await self._second.start()
-        return self._second
-
     async def start_scaler(self) -> None:
         """Start a scaler that listens at the address of the first one, if there was one.
 
@@ -445,8 +396,7 @@ class Environment:
         """
         port = self.scaler.reports[1]
         options = ["--kubeconfig", self._kubeconfig, "--stat-port", str(port)]
-        settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": "scale-1"}
-        self.scaler = programs.LocalScaler(options, self._on_scaler_line, settings)
+        self.scaler = programs.LocalScaler(options, self._on_scaler_line)
         await self.scaler.start()
 
     async def stop_scaler(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -468,33 +418,37 @@ class Environment:
     def _kubeconfig(self) -> str:
         return str(self.manifests / KUBECONFIG)
 
-    def _new_plain_activator(self) -> programs.LocalActivator:
-        place, number = self._places[-1], len(self._places)
+    def plain_activator(self, place: PodPlace, name: str) -> programs.LocalActivator:
+        """List an activator as ready in its Service, and return it, which is not started.
+
+        Arguments:
+            place: its address and port for requests.
+            name: of its pod.
+        """
+        self._list_activator(place)
         arguments = [
             *("run", "--dialect", "services", "--kubeconfig", self._kubeconfig),
             *("--scaler-url", "ws://{}:{}".format(*self.scaler.reports)),
             *("--bind", place.ip, "--http-port", str(place.port)),
             *("--https-port", "0", "--profiling-port", "0"),
         ]
-        settings = {
-            "POD_NAME": f"activator-{number}",
-            "POD_IP": place.ip,
-            "SYSTEM_NAMESPACE": SYSTEM,
-        }
+        settings = {"POD_NAME": name, "POD_IP": place.ip, "SYSTEM_NAMESPACE": programs.SYSTEM}
         return self.new_activator(arguments, settings)
 
     def _create_system(self) -> None:
         """Create the objects that a cluster has of activator and scaler themselves."""
-        act = self.cluster.plane.act
         pod: Object = {
-            "metadata": {"name": "scale-1", "labels": {"app": "activator-scale"}},
+            "metadata": {
+                "name": programs.SCALER_POD,
+                "namespace": programs.SYSTEM,
+                "labels": {"app": "activator-scale"},
+            },
             "spec": {"containers": [{"name": "scale"}]},
         }
-        act("create", PODS, SYSTEM, "", pod)
+        self.cluster.create(PODS, pod)
 
-    def _list_activator(self) -> None:
-        """List the last activator as a ready endpoint of the activators' Service."""
-        place = self._places[-1]
+    def _list_activator(self, place: PodPlace) -> None:
+        """List an activator as a ready endpoint of the activators' Service."""
         endpoint = {
             "addresses": [place.ip],
             "conditions": {"ready": True, "serving": True, "terminating": False},
@@ -507,7 +461,7 @@ class Environment:
             "ports": [{"name": "http", "port": place.port}],
             "endpoints": [endpoint],
         }
-        self.cluster.plane.act("create", SLICES, SYSTEM, "", listed)
+        self.cluster.plane.act("create", SLICES, programs.SYSTEM, "", listed)
 
     # -- events ---------------------------------------------------------------------------------
 

@@ -5,19 +5,30 @@ They toggle switches, send requests to pods, start and stop pods, and read the p
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from activator.lab.cluster import ServiceProxy
 from activator.lab.kubelet import PodProcess
-from activator.lab.programs import ClientResponse, fetch
-from activator.lab.timeline import Who
+from activator.lab.programs import ClientResponse, LocalProgram, fetch
+from activator.lab.timeline import Who, of_view
 
 if TYPE_CHECKING:  # an environment has handles
     from activator.lab.environment import Environment
 
 View = dict[str, Any]
+
+#: Most seconds to wait for an expected event, on a busy machine.
+PATIENCE = 30.0
+#: Seconds between two polls of an API, for changes that cause no event.
+POLL_PERIOD = 0.01
+
+
+class Overdue(Exception):
+    """An expected event did not come within `PATIENCE` seconds; the text names it."""
 
 
 class PodHandle:
@@ -106,34 +117,56 @@ class AppHandle:
         self._query = "?kind=service" if is_plain else ""
         self._proxy: ServiceProxy | None = None
 
-    async def view(self) -> View:
-        """Return the revision or Service as the activator's API shows it.
+    async def view(self, who: Who = Who.ACTIVATOR) -> View:
+        """Return the revision or Service as the API of the activator or the scaler shows it.
 
         Raises:
-            OSError: no response from the activator, or it does not know the object yet.
+            OSError: no response from the program, or it does not know the object yet.
         """
+        program: LocalProgram = self._environment.activator
         path = f"/api/v1/revisions/default/{self.name}{self._query}"
-        return self._known(await self._environment.activator.get(path), "activator")
-
-    def _known(self, found: object, program: str) -> View:
+        if who is Who.SCALER:
+            program, path = self._environment.scaler, f"/api/v1/services/default/{self.name}"
+        found = await program.get(path)
         if not isinstance(found, dict):
-            raise ConnectionError(f"the {program} does not know {self.name}")
+            raise ConnectionError(f"the {who.value} does not know {self.name}")
         return found
 
-    async def until_view(self, what: str, is_so: Callable[[View], object]) -> View:
-        """Wait until a condition is true in the activator's API, and add it to the timeline.
+    async def until_view(
+        self, what: str, is_so: Callable[[View], object], who: Who = Who.ACTIVATOR
+    ) -> View:
+        """Wait until a condition is true in the view of a program; return the view.
+
+        Arguments:
+            what: the condition in words, for the timeline.
+            who: the activator or the scaler.
+
+        Raises:
+            Overdue: it was not true within `PATIENCE` seconds.
+        """
+        end = time.monotonic() + PATIENCE
+        found: View = {}
+        while time.monotonic() < end:
+            try:
+                found = await self.view(who)
+            except ConnectionError:
+                found = {}
+            if found and is_so(found):
+                self._environment.note(who, f"{self.name}: {what}")
+                return found
+            await asyncio.sleep(POLL_PERIOD)
+        state = f"its state: {of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
+        raise Overdue(f"the {who.value} did not reach: {self.name}: {what}; {state}")
+
+    async def until_usable(self, count: int, what: str) -> None:
+        """Return when the activator uses so many pods.
 
         Arguments:
             what: the condition in words.
-            is_so: the condition, on the object as the API shows it.
-
-        Returns:
-            That view.
-
-        Raises:
-            Overdue: the condition was not true within `PATIENCE` seconds.
         """
-        return await self._environment.until_view(self, what, is_so)
+        await self.until_view(
+            what, lambda view: sum(pod["usable"] for pod in view["pods"]) == count
+        )
 
     def happened(self, kind: str, pod: str, details: Mapping[str, Any]) -> None:
         """Record an event of a pod."""
@@ -189,15 +222,6 @@ class AppHandle:
             return len(ready) == count == len(listed)
 
         await self._environment.until(is_so, f"{count} pods of {self.name} are ready")
-
-    async def scaler_view(self) -> View:
-        """Return the Service as the scaler's API shows it.
-
-        Raises:
-            OSError: no response from the scaler, or it does not know the Service yet.
-        """
-        path = f"/api/v1/services/default/{self.name}"
-        return self._known(await self._environment.scaler.get(path), "scaler")
 
     async def open(self, delay: float) -> ServiceProxy:
         """Open the Service itself to clients, without the activator.

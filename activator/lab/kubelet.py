@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from asyncio import Task, TaskGroup
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -14,8 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple
-from uuid import uuid4
+from typing import Any, Final
 
 from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.control_plane.api import PODS
@@ -136,21 +136,29 @@ class PodProcess:
     Attributes:
         ready: kubelet's last result; Endpoints lists the pod accordingly.
         restarts: how often kubelet has restarted a container.
+        is_parked: whether the process is stopped, as one with very little CPU.
     """
 
     def __init__(
-        self, options: PodOptions, tell: Tell, *, probes: Probes = NO_EXTRA_PROBES, uid: str = ""
+        self,
+        options: PodOptions,
+        tell: Tell,
+        *,
+        probes: Probes = NO_EXTRA_PROBES,
+        namespace: str = "",
+        uid: str = "",
     ) -> None:
         """
         Arguments:
             tell: called with this pod, an event's kind and its details; must return at once.
-            uid: of the pod's object; a new one if empty.
+            namespace, uid: of the pod's object; empty without one.
         """
         self.options = options
-        self.uid = uid or str(uuid4())
+        self.namespace, self.uid = namespace, uid
         self.ready = False
         self.stopping = False
         self.restarts = 0
+        self.is_parked = False
         self._tell = tell
         self._probes = probes
         self._failed = 0
@@ -169,6 +177,7 @@ class PodProcess:
         It is not ready from now on, unless its probes go on while it terminates.
         """
         self.stopping = True
+        self.park(False)  # a stopped process does not see SIGTERM
         self.ready = self.ready and self._probes.while_terminating
         self._stop.set()
         if self._comes_back is not None:
@@ -179,6 +188,14 @@ class PodProcess:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
+
+    def park(self, is_parked: bool) -> None:
+        """Stop the process, or let it continue; nothing happens if it does already."""
+        if self._process is not None and is_parked != self.is_parked:
+            self.is_parked = is_parked
+            self._tell(self, "parked" if is_parked else "continues")
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGSTOP if is_parked else signal.SIGCONT)
 
     def pause(self, step: KubeletStep) -> None:
         """Delay kubelet's next step of that kind until `resume`."""
@@ -365,15 +382,6 @@ Object = dict[str, Any]
 RESTART_AFTER: Final = 0.2
 
 
-class _Pod(NamedTuple):
-    """One pod, and where its process runs."""
-
-    namespace: str
-    name: str
-    process: PodProcess
-    place: PodPlace
-
-
 class ToyNode:
     """The only node of the cluster: runs each pod of the API server, and writes its status.
 
@@ -401,7 +409,7 @@ class ToyNode:
         self._pace = pace
         self.restart_after = RESTART_AFTER
         self.probes: dict[str, Probes] = {}
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, PodProcess] = {}
         self._running: set[Task[None]] = set()
         plane.store.listen(self._on_change)
 
@@ -414,7 +422,7 @@ class ToyNode:
     @property
     def pods(self) -> dict[str, PodProcess]:
         """The pods with a process, by name, in the order of their start."""
-        return {pod.name: pod.process for pod in self._pods.values()}
+        return {pod.options.name: pod for pod in self._pods.values()}
 
     def _on_change(self, change: ObjectChange) -> None:
         if change.resource != PODS:
@@ -425,45 +433,45 @@ class ToyNode:
         elif known is not None and (
             change.new is None or "deletionTimestamp" in change.new["metadata"]
         ):
-            known.process.stop()
+            known.stop()
+        elif known is not None and change.new is not None:
+            known.park(_is_parked(change.new))
 
     def _start(self, found: Object) -> None:
         metadata, place = found["metadata"], self._addresses.take()
-        process = PodProcess(
+        pod = PodProcess(
             options_of(found, place),
             self._on_event,
             probes=self.probes.get(revision_of(found)) or probes_of(found, self._pace),
+            namespace=metadata["namespace"],
             uid=metadata["uid"],
         )
-        pod = _Pod(metadata["namespace"], metadata["name"], process, place)
-        self._pods[metadata["uid"]] = pod
-        task = self._tasks.create_task(self._run(pod))
+        self._pods[pod.uid] = pod
+        task = self._tasks.create_task(self._run(pod, place))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        self._tell("started", pod.name, address=str(place), switches=place.switches)
+        self._tell("started", pod.options.name, address=str(place), switches=place.switches)
 
-    async def _run(self, pod: _Pod) -> None:
-        place = pod.place
+    async def _run(self, pod: PodProcess, place: PodPlace) -> None:
         try:
             self._write(pod, place=place)
-            while not pod.process.stopping:
-                await pod.process.run()
+            while not pod.stopping:
+                await pod.run()
                 self._write(pod)
-                if not pod.process.stopping:
+                if not pod.stopping:
                     await asyncio.sleep(self.restart_after)
         finally:
-            del self._pods[pod.process.uid]
+            del self._pods[pod.uid]
             self._addresses.release(place)
         if self._object(pod) is not None:
-            self._plane.store.delete(PODS, pod.namespace, pod.name)
+            self._plane.store.delete(PODS, pod.namespace, pod.options.name)
 
-    def _on_event(self, process: PodProcess, kind: str, **details: Any) -> None:
-        pod = self._pods[process.uid]
+    def _on_event(self, pod: PodProcess, kind: str, **details: Any) -> None:
         if kind in ("ready", "not ready"):
-            self._write(pod, ready=process.ready)
-        self._tell(kind, pod.name, **details)
+            self._write(pod, ready=pod.ready)
+        self._tell(kind, pod.options.name, **details)
 
-    def _write(self, pod: _Pod, place: PodPlace | None = None, ready: bool = False) -> None:
+    def _write(self, pod: PodProcess, place: PodPlace | None = None, ready: bool = False) -> None:
         """Write a pod's status, unless its object is gone."""
         found = self._object(pod)
         if found is None:
@@ -478,9 +486,9 @@ class ToyNode:
         if status != found.get("status"):
             self._plane.store.put(PODS, {**found, "status": status})
 
-    def _object(self, pod: _Pod) -> Object | None:
-        found = self._plane.store.get(PODS, pod.namespace, pod.name)
-        is_same = found is not None and found["metadata"]["uid"] == pod.process.uid
+    def _object(self, pod: PodProcess) -> Object | None:
+        found = self._plane.store.get(PODS, pod.namespace, pod.options.name)
+        is_same = found is not None and found["metadata"]["uid"] == pod.uid
         return found if is_same else None
 
 
@@ -496,6 +504,12 @@ def options_of(pod: Object, place: PodPlace) -> PodOptions:
         plain=not revision_of(pod),
         report_requests=True,
     )
+
+
+def _is_parked(pod: Object) -> bool:
+    """Return whether the container of a pod has at most 10 thousandths of a CPU."""
+    limit = (pod["spec"]["containers"][0].get("resources") or {}).get("limits", {}).get("cpu", "")
+    return bool(limit.endswith("m")) and int(limit[:-1]) <= 10
 
 
 def probes_of(pod: Object, pace: float) -> Probes:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 Object = dict[str, Any]
@@ -179,29 +179,24 @@ HTTP_PROBE: Object = {"httpGet": {"path": "/healthz", "port": PORT}}
 TCP_PROBE: Object = {"tcpSocket": {"port": PORT}}
 
 
+#: The CPU of a container that a waker may lower.
+CPU: Final = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
+
+
 def deployment(
-    name: str,
-    *,
-    namespace: str = "default",
-    replicas: int = 0,
-    port: int = 8012,
-    probe: Object | None = None,
-    arguments: Sequence[str] = (),
-    template_labels: Mapping[str, str] | None = None,
+    name: str, *, replicas: int = 0, probe: Object | None = None, arguments: Sequence[str] = ()
 ) -> Object:
     """Return a Deployment of sample pods.
 
     Arguments:
-        port: the number of the pods' port.
         probe: the readiness probe; None for no probe.
         arguments: options of :mod:`activator.lab.pod`, as ``--start-after=1``.
-        template_labels: further labels of the pods; a change of them is a rollout.
     """
     container: Object = {
         "name": "app",
         "image": "example.com/sample",
         "args": list(arguments),
-        "ports": [{"name": PORT, "containerPort": port}],
+        "ports": [{"name": PORT, "containerPort": 8012}],
     }
     if probe is not None:
         container["readinessProbe"] = probe
@@ -209,21 +204,19 @@ def deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": {**labels, **(template_labels or {})}},
+                "metadata": {"labels": labels},
                 "spec": {"containers": [container]},
             },
         },
     }
 
 
-def service(
-    name: str, *, namespace: str = "default", annotations: Mapping[str, str] | None = None
-) -> Object:
+def service(name: str, *, annotations: Mapping[str, str] | None = None) -> Object:
     """Return the Service of a Deployment of the same name.
 
     Arguments:
@@ -233,7 +226,7 @@ def service(
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace, "annotations": found},
+        "metadata": {"name": name, "namespace": "default", "annotations": found},
         "spec": {
             "selector": {"app": name},
             "ports": [{"name": PORT, "port": 80, "targetPort": PORT}],

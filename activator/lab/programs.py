@@ -43,6 +43,11 @@ class ClientResponse(NamedTuple):
     took: float = 0.0
 
 
+def served_by(responses: Sequence[ClientResponse]) -> list[str]:
+    """Return the name of the pod that sent each greeting."""
+    return [response.body.removeprefix("Hello from ").partition(",")[0] for response in responses]
+
+
 async def fetch(
     ip: str,
     port: int,
@@ -267,6 +272,8 @@ OPTIONS = (
     *("--admin-bind", "127.0.0.1", "--admin-port", "0", "--log-format", "json"),
 )
 
+#: The namespace of activator and scaler, and the pod of the scaler.
+SYSTEM, SCALER_POD = "activator", "scale-1"
 #: The same for ``activator scale``.
 SCALER_OPTIONS = (
     *("--bind", "127.0.0.1", "--stat-port", "0", "--grpc-port", "0", "--metrics-port", "0"),
@@ -424,11 +431,12 @@ class LocalScaler(LocalProgram):
 
     _name, _started = "scaler", "did not listen"
 
-    def __init__(self, arguments: Sequence[str], log: Log, settings: Mapping[str, str]) -> None:
+    def __init__(self, arguments: Sequence[str], log: Log) -> None:
         """
         Arguments:
             arguments: options after `SCALER_OPTIONS`, which they override.
         """
+        settings = {"SYSTEM_NAMESPACE": SYSTEM, "POD_NAME": SCALER_POD}
         super().__init__(["scale", *SCALER_OPTIONS, *arguments], log, settings)
         self.reports: Where = ("", 0)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from activator.lab.addresses import AddressPool
-from activator.lab.environment import Environment, Overdue, set_up
+from activator.lab.environment import Environment, set_up
+from activator.lab.handles import Overdue
 from activator.lab.programs import DidNotStart
 from activator.lab.timeline import Timeline, TimelineEntry
 

@@ -122,17 +122,17 @@ def _more(times: int) -> str:
     return "once more" if times == 1 else f"{times} times more"
 
 
+_PROBES = {
+    "ready": "readiness probe",
+    "live": "liveness probe",
+    "exec_ready": "exec readiness probe",
+    "sidecar_ready": "sidecar's readiness probe",
+    "sidecar_live": "sidecar's liveness probe",
+}
 #: The effect of each switch on its pod: when it is off, and when it is on.
 SWITCHES = {
-    "ready": ("its readiness probe fails", "its readiness probe passes"),
-    "live": ("its liveness probe fails", "its liveness probe passes"),
-    "exec_ready": ("its exec readiness probe fails", "its exec readiness probe passes"),
+    **{name: (f"its {probe} fails", f"its {probe} passes") for name, probe in _PROBES.items()},
     "running": ("its application has ended", "its application runs"),
-    "sidecar_ready": (
-        "its sidecar's readiness probe fails",
-        "its sidecar's readiness probe passes",
-    ),
-    "sidecar_live": ("its sidecar's liveness probe fails", "its sidecar's liveness probe passes"),
     "draining": ("it no longer drains", "it drains"),
 }
 

@@ -22,6 +22,11 @@ _CHECKED_ADDRESSES = 16_384
 
 _MAX_PORT = 65_535
 
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))(?:[eE]([+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)"
+)
+_DECIMAL = {suffix: 1000.0 ** (at - 3) for at, suffix in enumerate("num\0kMGTPE")}
+
 
 @lru_cache(maxsize=_CHECKED_ADDRESSES)
 def host(ip: str) -> str:
@@ -247,6 +252,23 @@ class Field:
         if type(self.value) is not int or not minimum <= self.value <= maximum:
             self.expected(f"an integer from {minimum} to {maximum}")
         return self.value
+
+    def quantity(self, default: float = 0.0) -> float:
+        """Return this quantity of a resource, as in ``250m`` or ``1Gi``.
+
+        A number is allowed, as the API server allows it. Raises ``ManifestError`` for other values.
+        Source: Quantity in the Kubernetes API reference.
+        """
+        if self.value is None:
+            return default
+        is_number = type(self.value) in (int, float)
+        found = _QUANTITY.fullmatch(str(self.value) if is_number else self.text())
+        if found is None:
+            self.expected("a quantity, as in 250m or 1Gi")
+        number, exponent, suffix = found.groups()
+        suffix = suffix or ""
+        unit = 1024 ** "KMGTPE".index(suffix[0]) * 1024 if suffix[1:] else _DECIMAL.get(suffix, 1.0)
+        return float(number) * 10.0 ** int(exponent or 0) * unit
 
     def port(self, default: int = 0) -> int:
         """Return this number of a port. Raises ``ManifestError`` for another value."""

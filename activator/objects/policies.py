@@ -108,6 +108,9 @@ AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
 AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
 AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
 PROFILE: Final = "activator.dev/profile"
+#: A profile of Services: that of OpenAI, and how ``activator scale`` puts vLLM to sleep.
+VLLM_SLEEP: Final = "vllm-sleep"
+_PROFILES: Final = {Profile.OPENAI.value: Profile.OPENAI, VLLM_SLEEP: Profile.OPENAI}
 MODELS: Final = "activator.dev/models"
 WAIT_SECONDS: Final = "activator.dev/wait-seconds"
 _WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
@@ -164,7 +167,8 @@ def parse_request_policies(annotations: Field) -> RequestPolicies | None:
     """
     problems, ids = Problems(), "a list of ids of models, as in llama-3-8b,embed"
     models = problems.read(lambda: _list(annotations.at(MODELS), _PRINTABLE.fullmatch, ids)) or ()
-    profile = problems.read(lambda: word(annotations.at(PROFILE), Profile))
+    named = problems.read(lambda: annotations.at(PROFILE).one_of(tuple(_PROFILES), strip=True))
+    profile = _PROFILES.get((named or "").strip())
     if models:
         profile = Profile.OPENAI
     waiting = problems.read(lambda: _waiting(annotations, profile))

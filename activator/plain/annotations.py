@@ -5,9 +5,10 @@ docs/reference.md has the table; ``python -m activator.plain.annotations`` print
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
+from activator.plain import awake_hours
 from throttler.model import NO_POLICIES, Policies, ProbeKind
 from throttler.request_policies import ConnectionPolicies, HeaderRule, ProxyHeader
 
@@ -26,12 +28,15 @@ from throttler.request_policies import ConnectionPolicies, HeaderRule, ProxyHead
 _MOST: Final = 2**31 - 1
 _MOST_HOSTS: Final = 256
 _MOST_HEADERS: Final = 16
+_MOST_NAMES: Final = 32
 #: A DNS name in lower case (RFC 1123 section 2.1), perhaps behind ``*.``.
 _HOST: Final = re.compile(
     r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
 )
 #: The name of a port, or of a Service.
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+#: The name of a Service, perhaps behind its namespace.
+_SERVICE: Final = re.compile(rf"(?:{_LABEL.pattern}/)?{_LABEL.pattern}")
 _TARGET: Final = re.compile(
     r"(?:(?P<group>[a-z0-9][a-z0-9.-]{0,252})/(?P<version>v[a-z0-9]{1,62})/)?"
     r"(?P<kind>[A-Za-z][A-Za-z0-9]{0,62})/(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
@@ -42,6 +47,21 @@ _PATH: Final = re.compile(r"/[!-~]{0,1023}")
 _PREFIX_PATH: Final = re.compile(r"/[^?#%,\x00-\x1f\x7f]{0,1023}")
 #: A name of a field, perhaps with one of its values.
 _FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9a-z-]{1,64})(?:: *([!-~](?:[ -~]*[!-~])?)?)?")
+#: The type of a condition may have a prefix, as in ``cnpg.io/hibernation``.
+_CONDITION: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9./_-]{0,315})=(True|False|Unknown)")
+_URL: Final = re.compile(
+    r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?/[!\"$-~]{0,1023}"
+)
+#: Thousandths of a CPU. Kernels have no smaller limit than 10.
+_MOST_CPU: Final = 1_000_000
+LEAST_LIMIT: Final = 10
+#: Bytes of a merge patch.
+_MOST_PATCH: Final = 4096
+#: What a patch of a waker must leave alone: which object it is, and who keeps it.
+_OWN: Final = ("apiVersion", "kind")
+_OWN_METADATA: Final = (
+    *("finalizers", "name", "namespace", "ownerReferences", "resourceVersion", "uid"),
+)
 _GRPC_SERVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 
@@ -80,6 +100,111 @@ class ReadinessPolicy(Enum):
     AUTO = "auto"
     PROBE = "probe"
     KUBERNETES = "kubernetes"
+
+
+class WakerName(Enum):
+    """How the workload sleeps and wakes; ``activator.scale.wakers`` has one file each."""
+
+    SCALE = "scale"
+    PATCH = "patch"
+    HTTP = "http"
+    RESIZE = "resize"
+
+
+class NamedCondition(NamedTuple):
+    """A condition of an object's status, as in ``Ready=True``."""
+
+    type: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.type}={self.status}"
+
+
+class Cpu(NamedTuple):
+    """Request and limit of a container in thousandths of a CPU; 0 for none."""
+
+    request: int
+    limit: int
+
+
+class AsleepWhen(NamedTuple):
+    """What the JSON object of a response has while its server sleeps; ``value`` is JSON."""
+
+    member: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The limits of time of a request, in seconds; 0 for no limit.
+
+    Attributes:
+        total: from its arrival to the end of its response; of a connection, only the wait.
+        response_start: until its response begins.
+        idle: without a byte of its response.
+    """
+
+    total: float = 300.0
+    response_start: float = 0.0
+    idle: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TcpWords:
+    """What a Service asks for about connections whose bytes pass as they come.
+
+    Attributes:
+        chosen: whether bytes pass so; None if the Service's port decides.
+        policies: when a connection is load, and its first bytes.
+        is_direct: whether new connections go to ready pods directly.
+        listen_port: where ``activator local`` listens for the Service; 0 for nowhere.
+    """
+
+    chosen: bool | None = None
+    policies: ConnectionPolicies = ConnectionPolicies()  # noqa: RUF009  # frozen, all may share it
+    is_direct: bool = False
+    listen_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WakerWords:
+    """The words of a waker.
+
+    Attributes:
+        name: which waker; None for the one of the target's kind.
+        sleep_patch, wake_patch: merge patches of the target, as JSON; empty for the kind's.
+        awake_condition: what the target must show before it counts as awake; None for nothing.
+        sleep_url, wake_url, state_url: paths of each pod, or URLs; empty for the profile's.
+        asleep_when: what ``state_url`` responds while the pods sleep; None for the profile's.
+        profile: whether the profile is ``vllm-sleep``.
+        parked_cpu: what each container of a parked pod keeps; None for the default.
+        startup_cpu: the CPU limit of pods that start, in thousandths; 0 for the template's.
+    """
+
+    name: WakerName | None = None
+    sleep_patch: str = ""
+    wake_patch: str = ""
+    awake_condition: NamedCondition | None = None
+    sleep_url: str = ""
+    wake_url: str = ""
+    state_url: str = ""
+    asleep_when: AsleepWhen | None = None
+    profile: bool = False
+    parked_cpu: Cpu | None = None
+    startup_cpu: int = 0
+
+
+class Chain(NamedTuple):
+    """The Services that wake together.
+
+    Attributes:
+        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
+        wake_from: other namespaces whose Services may wake this one.
+    """
+
+    wake_with: tuple[str, ...] = ()
+    wake_from: tuple[str, ...] = ()
 
 
 class NamedTarget(NamedTuple):
@@ -197,6 +322,27 @@ def headers(field: Field) -> tuple[HeaderRule, ...] | None:
     return tuple(dict.fromkeys(rules)) or None
 
 
+def hours(field: Field) -> awake_hours.AwakeHours | None:
+    """Read when a workload stays awake."""
+    text = text_of(field)
+    try:
+        return awake_hours.parse(text) if text else None
+    except ValueError as error:
+        field.expected(f"spans as in Mon-Fri 08:00-18:00 Europe/Berlin ({error})")
+
+
+def names(pattern: re.Pattern[str], allowed: str) -> Read:
+    """Return a reader of names, separated by commas, each once."""
+
+    def read(field: Field) -> tuple[str, ...] | None:
+        found = tuple(dict.fromkeys(filter(None, map(str.strip, text_of(field).split(",")))))
+        if len(found) > _MOST_NAMES or not all(map(pattern.fullmatch, found)):
+            field.expected(f"up to {_MOST_NAMES} {allowed}")
+        return found or None
+
+    return read
+
+
 def port(field: Field) -> str | None:
     """Read the name or the number of a port."""
     return _label(field, "the name or the number of a port of the Service")
@@ -225,6 +371,84 @@ def target(field: Field) -> NamedTarget | None:
     return NamedTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
 
 
+def merge_patch(field: Field) -> str | None:
+    """Read a merge patch, and return it as JSON with sorted names."""
+    text = text_of(field)
+    if not text:
+        return None
+    try:
+        is_long = len(text.encode()) > _MOST_PATCH
+        found = None if is_long else json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found:
+        field.expected(
+            f'a JSON object of at most {_MOST_PATCH} bytes, as in {{"spec": {{"stop": true}}}}'
+        )
+    metadata = found.get("metadata")
+    named = [name for name in _OWN if name in found]
+    if isinstance(metadata, dict):
+        named += [f"metadata.{name}" for name in _OWN_METADATA if name in metadata]
+    elif "metadata" in found:
+        named.append("metadata as a whole")
+    if named:
+        field.fail(f"a patch must not change {', '.join(named)}")
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def condition(field: Field) -> NamedCondition | None:
+    """Read a condition of an object's status."""
+    text = text_of(field)
+    found = _CONDITION.fullmatch(text)
+    if text and found is None:
+        field.expected("TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown")
+    return None if found is None else NamedCondition(found[1], found[2])
+
+
+def waker_url(field: Field) -> str | None:
+    """Read a path of each pod, or a URL."""
+    text = text_of(field)
+    if text and not (_PATH.fullmatch(text) or _URL.fullmatch(text)):
+        field.expected("a path of the pods, as in /sleep, or http://SERVICE[:PORT]/PATH")
+    return text or None
+
+
+def asleep_when(field: Field) -> AsleepWhen | None:
+    """Read a member of a JSON object, and its value: JSON without white space, else a text."""
+    text = text_of(field)
+    member, equals, value = map(str.strip, text.partition("="))
+    if text and not (equals and value and re.fullmatch(r"[A-Za-z0-9_.-]{1,63}", member)):
+        field.expected("MEMBER = VALUE of a JSON object, as in is_sleeping = true")
+    if not text:
+        return None
+    is_json = re.fullmatch(r"true|false|null|-?\d{1,15}(\.\d{1,6})?", value, re.ASCII)
+    return AsleepWhen(member, value if is_json else json.dumps(value.strip('"')))
+
+
+def cpu(field: Field) -> int | None:
+    """Read CPU in thousandths."""
+    text = text_of(field)
+    found = round(Field(text, field.subject, field.path).quantity() * 1000) if text else None
+    if found is not None and not 1 <= found <= _MOST_CPU:
+        field.expected("CPU from 1m to 1000, as in 500m or 2")
+    return found
+
+
+def parked_cpu(field: Field) -> Cpu | None:
+    """Read the CPU of a parked container: the request, perhaps with the limit."""
+    parts = [cpu(replace(field, value=part)) for part in text_of(field).split("/")]
+    request, limit = parts[0], parts[-1]
+    if request is None:
+        return None
+    if len(parts) > 2 or limit is None or request > limit:
+        field.expected("REQUEST or REQUEST/LIMIT, as in 1m/10m")
+    return Cpu(request, limit if len(parts) == 2 else max(request, LEAST_LIMIT))
+
+
 def probe(field: Field) -> ChosenProbe | None:
     """Read how the activator probes a pod."""
     text = text_of(field)
@@ -251,10 +475,6 @@ def enum_of(values: type[Enum], wrong: Enum | None = None) -> Read:
 PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 
-_SCALE: Final = "scale."
-_CONNECTIONS: Final = "connections."
-#: Annotations whose default may be another workload or port than the one that is meant.
-_ESSENTIAL: Final = ("target", "port", "pods-service")
 PROTOCOL: Final = f"{PREFIX}protocol"
 #: The annotations that have a meaning only with protocol ``tcp``.
 OF_CONNECTIONS: Final = (
@@ -264,6 +484,12 @@ OF_CONNECTIONS: Final = (
 OF_REQUESTS: Final = (
     *("hosts", "paths", "headers", "response-start-timeout-seconds", "idle-timeout-seconds"),
 )
+#: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
+#: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
+ASLEEP: Final = f"{PREFIX}asleep"
+
+_SCALE, _WAKER, _CHAIN = "scale.", "waker.", "chain."
+_TIMEOUTS, _TCP, _CONNECTIONS = "timeouts.", "tcp.", "connections."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -273,7 +499,8 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``, perhaps with one of its parts behind a dot.
+        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker``, ``chain``,
+            ``timeouts`` or ``tcp`` with that prefix; of policies of connections ``connections``.
         read: returns the value; None for the default.
         values, default, meaning: for people.
     """
@@ -285,6 +512,11 @@ class AnnotationRow(NamedTuple):
     meaning: str
 
 
+def _is_vllm_sleep(field: Field) -> bool | None:
+    """Read whether the profile is that word; ``objects.policies`` refuses wrong ones."""
+    return field.value == policies.VLLM_SLEEP or None
+
+
 def _words(values: type[Enum]) -> str:
     return ", ".join(f"`{each.value}`" for each in values if each.value)
 
@@ -294,7 +526,52 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     "target": AnnotationRow(
         *("target", target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
-        "The object that is scaled. It has a `scale` subresource.",
+        "The object that is scaled. With the waker `scale` it has a `scale` subresource.",
+    ),
+    "waker": AnnotationRow(
+        *("waker.name", enum_of(WakerName), _words(WakerName), "that of the target's kind"),
+        "How the workload sleeps and wakes, see [anything can sleep](how-to/wakers.md).",
+    ),
+    "sleep-patch": AnnotationRow(
+        *("waker.sleep_patch", merge_patch, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that puts the target to sleep.",
+    ),
+    "wake-patch": AnnotationRow(
+        *("waker.wake_patch", merge_patch, "JSON object", "that of the target's kind"),
+        "With waker `patch`: the merge patch that wakes the target.",
+    ),
+    "awake-condition": AnnotationRow(
+        *("waker.awake_condition", condition, "`TYPE=STATUS`", ""),
+        "With waker `patch`: the condition without which the target is not awake yet.",
+    ),
+    "parked-cpu": AnnotationRow(
+        *("waker.parked_cpu", parked_cpu, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
+        "With waker `resize`: what each container of a parked pod keeps, at most.",
+    ),
+    "startup-cpu": AnnotationRow(
+        *("waker.startup_cpu", cpu, "CPU, as in `2` or `500m`", ""),
+        "The CPU limit of a container until its pod is ready, where it has a smaller one.",
+    ),
+    "sleep-url": AnnotationRow(
+        *("waker.sleep_url", waker_url, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
+        "that of the profile",
+        "With waker `http`: the scaler sends a POST there, to put the pods to sleep.",
+    ),
+    "wake-url": AnnotationRow(
+        *("waker.wake_url", waker_url, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: the scaler sends a POST there, to wake the pods.",
+    ),
+    "state-url": AnnotationRow(
+        *("waker.state_url", waker_url, "as `sleep-url`", "that of the profile"),
+        "With waker `http`: a GET there responds with a JSON object.",
+    ),
+    "asleep-when": AnnotationRow(
+        *("waker.asleep_when", asleep_when, "`MEMBER = VALUE`", "that of the profile"),
+        "With waker `http`: what that object has while the pods sleep, as in `is_sleeping = true`.",
+    ),
+    "profile": AnnotationRow(
+        *("waker.profile", _is_vllm_sleep, "`vllm-sleep`", ""),
+        "Waker `http` with the words of vLLM's sleep mode, and all that the profile `openai` does.",
     ),
     "hosts": AnnotationRow(
         *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),
@@ -316,7 +593,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "The port whose requests are buffered.",
     ),
     "protocol": AnnotationRow(
-        *("is_tcp", one_of({"http": False, "tcp": True}), "`http`, `tcp`"),
+        *("tcp.chosen", one_of({"http": False, "tcp": True}), "`http`, `tcp`"),
         "`tcp` if `appProtocol` of the port names such a protocol, as `postgresql`; else `http`",
         "With `tcp`, the bytes of each connection pass as they come. A connection counts as one "
         "request.",
@@ -340,13 +617,13 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "With `tcp`: the PROXY header that a pod gets before the first byte.",
     ),
     "warm-path": AnnotationRow(
-        *("is_direct", one_of({"activators": False, "direct": True}), "`activators`, `direct`"),
+        *("tcp.is_direct", one_of({"activators": False, "direct": True}), "`activators`, `direct`"),
         "`activators`",
         "With `tcp` and route `front`: whether new connections go to ready pods directly. `direct` "
         "needs `min-scale` of at least 1.",
     ),
     "listen-port": AnnotationRow(
-        *("listen_port", whole(1, 65_535), "integer from 1 to 65535", ""),
+        *("tcp.listen_port", whole(1, 65_535), "integer from 1 to 65535", ""),
         "With `tcp`, only for `activator local`: the port on which the activator listens for the "
         "Service.",
     ),
@@ -355,15 +632,15 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "Requests that one pod has at a time; 0 for no limit.",
     ),
     "timeout-seconds": AnnotationRow(
-        *("timeout", seconds, "integer from 0", "`300`"),
+        *("timeouts.total", seconds, "integer from 0", "`300`"),
         "Seconds from the arrival of a request to the first byte of its response; 0 for no limit.",
     ),
     "response-start-timeout-seconds": AnnotationRow(
-        *("response_start_timeout", seconds, "integer from 0", "`0`"),
+        *("timeouts.response_start", seconds, "integer from 0", "`0`"),
         "Seconds from the arrival of a request to the start of its response; 0 for no limit.",
     ),
     "idle-timeout-seconds": AnnotationRow(
-        *("idle_timeout", seconds, "integer from 0", "`0`"),
+        *("timeouts.idle", seconds, "integer from 0", "`0`"),
         "Seconds without a byte of the response; 0 for no limit.",
     ),
     "readiness-policy": AnnotationRow(
@@ -413,6 +690,39 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         *("scale.idle", seconds, "integer from 0", "`300`"),
         "Seconds from the end of the last request to scale to zero.",
     ),
+    "activation-scale": AnnotationRow(
+        *("scale.activation_scale", whole(1), "integer from 1", "`1`"),
+        "Replicas that the workload has at least while it is awake; with another owner than "
+        "`self`, only a cold start asks for them.",
+    ),
+    "awake": AnnotationRow(
+        *("awake", hours, "`DAYS HH:MM-HH:MM ZONE`, separated by semicolons", ""),
+        "When the workload stays awake without requests, as in `Mon-Fri 08:00-18:00 "
+        "Europe/Berlin`. Without a time zone: UTC. Not with owner `none`.",
+    ),
+    "wake-with": AnnotationRow(
+        *(
+            "chain.wake_with",
+            names(_SERVICE, "Services, as in backend,other-namespace/cache"),
+            "`NAME` or `NAMESPACE/NAME`, separated by commas",
+            "",
+        ),
+        "Services that a request to this sleeping one wakes, too. One of another namespace must "
+        "allow it by `wake-from`.",
+    ),
+    "wake-from": AnnotationRow(
+        *(
+            "chain.wake_from",
+            names(_LABEL, "namespaces, separated by commas"),
+            "namespaces, separated by commas",
+            "",
+        ),
+        "Other namespaces whose Services may name this one in `wake-with`.",
+    ),
+    "dry-run": AnnotationRow(
+        *("dry_run", one_of({"true": True, "false": False}), "`true`, `false`", "`false`"),
+        "Changes no replicas of an awake workload. The scaler shows when it would sleep.",
+    ),
     "initial-scale": AnnotationRow(
         *("scale.initial_scale", whole(0), "integer from 0", "`1`"),
         "Replicas that a cold start asks for; 0 counts as 1. With owner `self` none of them goes "
@@ -420,8 +730,20 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
     ),
 }
 
+#: The annotations that say how a workload sleeps and wakes; the asleep mark keeps them.
+WAKER_WORDS: Final = (
+    "target",
+    *(
+        name
+        for name, row in TABLE.items()
+        if row.attribute.startswith(_WAKER) and name != "startup-cpu"  # of pods that are awake
+    ),
+)
+#: Annotations whose default may be another workload, act, port or protocol than the one that is
+#: meant.
+_ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service", "protocol")
 #: The annotations that some module reads.
-KNOWN: Final = (ENABLED, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
+KNOWN: Final = (ENABLED, ASLEEP, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
 
 
 # -- the record, and its reader --------------------------------------------------------------------
@@ -437,18 +759,19 @@ class Annotations:
         paths, headers: requests for these hosts must match one of the paths, and all headers.
         port: name or number of the Service port; empty for the default.
         container_concurrency: requests that one pod may have at a time; 0 for no limit.
-        timeout, response_start_timeout, idle_timeout: seconds; 0 for no limit.
+        timeouts: the limits of time of a request.
         readiness: what makes a pod usable.
         probe: the activator's probe; None for the one of the container.
         route: how requests get to the activator.
         pods_service: with route ``front``: the Service whose selector finds the pods.
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
+        waker: how the workload sleeps and wakes.
+        chain: which Services wake together.
+        awake: when the workload has a replica also without a request.
+        dry_run: whether nothing is put to sleep, and only counted.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
-        is_tcp: whether bytes pass as they come; None if the Service's port decides.
-        connections: the policies of connections, if ``is_tcp``.
-        is_direct: whether new connections go to ready pods directly.
-        listen_port: where ``activator local`` listens for the Service; 0 for nowhere.
+        tcp: whether bytes pass as they come, and how.
     """
 
     target: NamedTarget | None = None
@@ -457,20 +780,19 @@ class Annotations:
     headers: tuple[HeaderRule, ...] = ()
     port: str = ""
     container_concurrency: int = 0
-    timeout: float = 300.0
-    response_start_timeout: float = 0.0
-    idle_timeout: float = 0.0
+    timeouts: Timeouts = Timeouts()
     readiness: ReadinessPolicy = ReadinessPolicy.AUTO
     probe: ChosenProbe | None = None
     route: Route = Route.SHARED
     pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
+    waker: WakerWords = WakerWords()
+    chain: Chain = Chain()  # noqa: RUF009  # immutable, so all may share it
+    awake: awake_hours.AwakeHours = awake_hours.NEVER
+    dry_run: bool = False
     policies: Policies = NO_POLICIES
-    is_tcp: bool | None = None
-    connections: ConnectionPolicies = ConnectionPolicies()  # noqa: RUF009  # frozen, as above
-    is_direct: bool = False
-    listen_port: int = 0
+    tcp: TcpWords = TcpWords()
 
     @property
     def is_bypassed(self) -> bool:
@@ -481,8 +803,8 @@ class Annotations:
         """
         if self.route is not Route.FRONT:
             return self.route is Route.TAKEOVER
-        if self.is_tcp:
-            return self.is_direct
+        if self.tcp.chosen:
+            return self.tcp.is_direct
         return not (self.container_concurrency or self.policies.concern_each)
 
 
@@ -514,10 +836,11 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
         is not None
     }
-    scale, connections = (
-        {name[len(part) :]: found.pop(name) for name in list(found) if name.startswith(part)}
-        for part in (_SCALE, _CONNECTIONS)
-    )
+    scale, waker = _within(_SCALE, found), _within(_WAKER, found)
+    connections = ConnectionPolicies(**_within(_CONNECTIONS, found))
+    tcp = TcpWords(**_within(_TCP, found), policies=connections)
+    timeouts = Timeouts(**_within(_TIMEOUTS, found))
+    chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -533,9 +856,21 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     return Annotations(
         **found,
         scale=ScaleRules(**scale),
+        waker=WakerWords(**waker),
+        chain=chain,
         policies=chosen,
-        connections=ConnectionPolicies(**connections),
+        tcp=tcp,
+        timeouts=timeouts,
     )
+
+
+def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Remove and return the values of one attribute's own attributes."""
+    return {
+        name.removeprefix(prefix): found.pop(name)
+        for name in list(found)
+        if name.startswith(prefix)
+    }
 
 
 def reference() -> str:

@@ -25,7 +25,7 @@ class ProblemReason(StrEnum):
     its own (service.Refusal). TAKEOVER_CANNOT_LIMIT: a limit has no effect. NO_SCALABLE_TARGET:
     no workload is found, so none can be scaled. SEVERAL_TARGETS: more than one is found.
     UNKNOWN_TARGET_KIND: the annotation names a kind that needs its group and version.
-    HOST_CONFLICT: a host is an older Service's, or a name in the cluster. PORT_CONFLICT: an
+    HOST_CONFLICT: a host is an older object's, or a name in the cluster. PORT_CONFLICT: an
     older slice has the allotted port. NO_SUCH_PORT: slices list pods, but not the buffered
     port; or a route object names a port that its Service does not have. NO_SUCH_SERVICE: its
     Service is missing. OWN_PORT: slices list the activator itself. LIMITED: an annotation has no
@@ -117,12 +117,19 @@ def of_hosts(
             f"Service, so the annotation activator.dev/hosts does not count for it",
         )
     for key, other in conflicts.items():
-        what = "rule" if key.path or key.headers else "host"
-        yield ServiceProblem(
-            ProblemReason.HOST_CONFLICT,
-            f"the {what} {key} belongs to the Service {other}, which is older or has that name, "
-            f"and gets its requests",
-        )
+        yield _conflict(key, f"the Service {other}, which is older or has that name")
+
+
+def of_routes(conflicts: Mapping[RouteKey, str]) -> Iterator[ServiceProblem]:
+    """Yield each rule of a route object that another one has, which is given by kind and name."""
+    for key, other in conflicts.items():
+        yield _conflict(key, f"{other}, which is older or has the later name")
+
+
+def _conflict(key: RouteKey, owner: str) -> ServiceProblem:
+    what = "rule" if key.path or key.headers else "host"
+    text = f"the {what} {key} belongs to {owner}, and gets its requests"
+    return ServiceProblem(ProblemReason.HOST_CONFLICT, text)
 
 
 def of_ports(conflicts: Mapping[RouteKey, str]) -> Iterator[ServiceProblem]:
@@ -165,7 +172,7 @@ def of_own_ports(own: Mapping[str, str]) -> Iterator[ServiceProblem]:
 
 def of_listen_port(service: PlainService) -> Iterator[ServiceProblem]:
     """Yield that a Service of a cluster asks for a port that it chooses itself."""
-    if service.asks.listen_port:
+    if service.asks.tcp.listen_port:
         yield ServiceProblem(
             ProblemReason.LIMITED,
             "activator.dev/listen-port has no effect in a cluster, where the scaler allots the "

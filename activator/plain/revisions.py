@@ -7,12 +7,11 @@ Also chooses how the activator probes its pods: as kubelet does, only sooner. Ku
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from activator.knative.words import KUBELET_AGENT
 from activator.objects.fields import ObjectKey
-from activator.plain.annotations import Annotations, ChosenProbe, ReadinessPolicy
+from activator.plain.annotations import ChosenProbe, ReadinessPolicy
 from activator.plain.route_table import names_of_others
 from activator.plain.service import BufferedPort, PlainService
 from activator.plain.slices import Allotment, Condition
@@ -23,7 +22,6 @@ from throttler.model import (
     AppProtocol,
     Endpoint,
     ListedEndpoints,
-    Policies,
     ProbeKind,
     ProbeSpec,
     ReadinessRule,
@@ -167,22 +165,17 @@ def revision_of(
         uid=service.uid,
         container_concurrency=asks.container_concurrency,
         protocol=port.protocol,
-        timeout=asks.timeout or NO_TIMEOUT,
-        response_start_timeout=asks.response_start_timeout,
-        idle_timeout=asks.idle_timeout,
+        timeout=asks.timeouts.total or NO_TIMEOUT,
+        response_start_timeout=asks.timeouts.response_start,
+        idle_timeout=asks.timeouts.idle,
         readiness=choice.readiness,
         probe=probe_spec(choice.probe),
         probe_why=why,
-        policies=_policies(asks, port),
+        policies=asks.policies,
         behind_queue_proxy=False,
         tls=port.tls,
+        asleep=bool(service.mark),
     )
-
-
-def _policies(asks: Annotations, port: BufferedPort) -> Policies:
-    if port.protocol is not AppProtocol.TCP:
-        return asks.policies
-    return replace(asks.policies, connections=asks.connections)
 
 
 def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
@@ -235,9 +228,9 @@ def endpoints_of(
             not_ready.append(Endpoint(address, pod.uid))
         elif condition is _DRAINING:
             draining.append(Endpoint(address, pod.uid))
-    return {
-        port.protocol: ListedEndpoints(frozenset(ready), frozenset(not_ready), frozenset(draining))
-    }
+    zones = {address: pod.zone for address, pod in pods.items() if pod.zone}
+    listed = frozenset(ready), frozenset(not_ready), frozenset(draining)
+    return {port.protocol: ListedEndpoints(*listed, zones=zones)}
 
 
 def route_of(
@@ -251,7 +244,7 @@ def route_of(
         cluster_domain: the suffix of its name in the cluster.
     """
     reconnect = bool(port) and all(each.is_empty for each in allotments)
-    if service.asks.is_tcp:
+    if service.asks.tcp.chosen:
         return ServiceRoute(service.created, (), port, reconnect, service.pods.name, is_tcp=True)
     name = f"{service.key.name}.{service.key.namespace}"
     own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")

@@ -10,7 +10,6 @@ many rules there are. Sources: Gateway API, HTTPRouteSpec.hostnames; KEDA HTTP a
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -167,12 +166,11 @@ class _Host(Generic[T]):
         paths: the rules by path; the empty path is any.
     """
 
-    __slots__ = ("_depths", "_most", "paths")
+    __slots__ = ("_most", "paths")
 
     def __init__(self) -> None:
         self.paths: dict[str, _Path[T]] = {}
-        self._depths: Counter[int] = Counter()
-        # The segments of the longest path: of a request, no more are read.
+        # The segments of the longest path so far: of a request, no more are read.
         self._most = 0
 
     def at(self, path: str) -> _Path[T]:
@@ -180,20 +178,8 @@ class _Host(Generic[T]):
         found = self.paths.get(path)
         if found is None:
             found = self.paths[path] = _Path()
-            self._count(path, 1)
+            self._most = max(self._most, path.count("/") + 1 if path else 0)
         return found
-
-    def remove(self, path: str) -> None:
-        """Remove a path without rules."""
-        del self.paths[path]
-        self._count(path, -1)
-
-    def _count(self, path: str, more: int) -> None:
-        depth = path.count("/") + 1 if path else 0
-        self._depths[depth] += more
-        if not self._depths[depth]:
-            del self._depths[depth]
-        self._most = max(self._depths, default=0)
 
     def find(self, target: bytes) -> _Path[T] | None:
         """Return the rules of the longest path that a request target is at or below."""
@@ -234,9 +220,24 @@ class RouteTable(Generic[T]):
             path = host.paths[key.path]
             path.drop(claim.order(key), key.headers)
             if not path.keys:
-                host.remove(key.path)
+                del host.paths[key.path]
             if not host.paths:
                 del self._hosts[key.host]
+
+    def exchange(
+        self, old: RouteClaim, new: RouteClaim, rules: Sequence[RouteRule], target: T
+    ) -> list[T]:
+        """Replace the rules and the claim of an object; without rules, remove it.
+
+        Returns:
+            The other targets of each key that another target has now, or had before.
+        """
+        winners = {key: self.winner(key) for key in (*self._of.get(old, ()), *keys_of(rules))}
+        self.remove(old)
+        if rules:
+            self.put(new, rules, target)
+        changed = (key for key, winner in winners.items() if self.winner(key) != winner)
+        return [each for key in changed for each in self.claimants(key) if each != target]
 
     def claimants(self, key: RouteKey) -> Sequence[T]:
         """Return all targets of one key, the one that has it first."""

@@ -6,6 +6,7 @@ problems are warnings. Source: ServiceSpec in the Kubernetes API reference.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,12 +16,15 @@ from typing import Final, NamedTuple, final
 from activator.objects import policies
 from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
 from activator.plain.annotations import (
+    ASLEEP,
     KNOWN,
     OF_CONNECTIONS,
     OF_REQUESTS,
     PREFIX,
     PROTOCOL,
+    WAKER_WORDS,
     Annotations,
+    Owner,
     Route,
     is_enabled,
 )
@@ -31,6 +35,7 @@ from throttler.model import AppProtocol
 #: The annotation that chooses the buffered port.
 PORT: Final = f"{PREFIX}port"
 PODS_SERVICE: Final = f"{PREFIX}pods-service"
+_WORDS: Final = frozenset(PREFIX + name for name in WAKER_WORDS)
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
 _MIN_SCALE: Final = f"{PREFIX}min-scale"
 
@@ -101,6 +106,9 @@ class PlainService:
         warnings: sentences about what will not work as expected.
         local: the field that has traffic policy ``Local``; empty for none.
         selects_beside: whether it has route ``front`` and a selector of its own.
+        words: the annotations that say how its workload sleeps and wakes, as JSON.
+        mark: the asleep mark: such words, by which the workload sleeps; empty for none.
+        leaving: whether its workload must wake, so that the mark can go.
         is_good: whether it has no safe default for a wrong annotation or field.
         families: types of its addresses, as EndpointSlices name them.
         proxy: the proxy that serves it instead of Kubernetes' own; empty for that one.
@@ -120,6 +128,9 @@ class PlainService:
     local: str = ""
     refusal: Refusal | None = None
     selects_beside: bool = False
+    words: str = "{}"
+    mark: str = ""
+    leaving: bool = False
 
     @property
     def is_front(self) -> bool:
@@ -130,6 +141,53 @@ class PlainService:
     def pods(self) -> ObjectKey:
         """The Service whose slices list its pods."""
         return self.key._replace(name=self.asks.pods_service) if self.is_front else self.key
+
+
+_LEAVING: Final = (
+    f"the workload sleeps by other annotations, which are in {ASLEEP}: it wakes by them first"
+)
+
+
+def awake(service: PlainService) -> PlainService:
+    """Return a Service whose workload must wake, and stay awake, by the rules of the scaler."""
+    asks = service.asks
+    rules = replace(asks.scale, min_scale=max(asks.scale.min_scale, 1))
+    asks = replace(asks, owner=Owner.SELF, scale=rules)
+    return replace(service, asks=asks, leaving=True, refused="", refusal=None)
+
+
+def leaving(obj: object, found: PlainService | None) -> PlainService | None:
+    """Return a Service with an asleep mark that its annotations do not explain.
+
+    Arguments:
+        found: as the annotations have it; None if it does not opt in, or if they are wrong.
+
+    Returns:
+        The Service as its mark has it, so that the workload wakes; None for a Service without a
+        mark, with the mark of its annotations, or with a mark that cannot be read.
+    """
+    service = root(obj, "Service")
+    annotations = service["metadata"]["annotations"]
+    try:
+        words = annotations.at(ASLEEP).text()
+        given = json.loads(words) if words else None
+        if not isinstance(given, dict) or (
+            found is not None and not found.refused and found.words == words
+        ):
+            return None
+        others = {str(name): each for name, each in annotations.mapping().items()}
+        kept = {name: each for name, each in others.items() if name not in _WORDS}
+        kept |= {f"{PREFIX}{name}": each for name, each in given.items()}
+        metadata = {**service["metadata"].mapping(), "annotations": kept}
+        problems = Problems()
+        asks = read_annotations(Field(metadata, service.subject, "metadata"), problems)
+        if not problems.is_usable:
+            return None
+        as_marked = {**service.mapping(), "metadata": metadata}
+        parsed = awake(_parse(as_marked, replace(asks, port=""), problems))
+        return replace(parsed, warnings=(*parsed.warnings, _LEAVING))
+    except (ManifestError, ValueError):
+        return None
 
 
 def parse(obj: object) -> PlainService | None:
@@ -182,7 +240,15 @@ def _parse(obj: object, asks: Annotations, problems: Problems) -> PlainService:
         local=_local(spec),
         refusal=refusal,
         selects_beside=is_front and bool(selector.mapping()),
+        words=_words(metadata["annotations"]),
+        mark=metadata["annotations"].at(ASLEEP).text(),
     )
+
+
+def _words(annotations: Field) -> str:
+    given = {name: annotations.at(f"{PREFIX}{name}").text() for name in WAKER_WORDS}
+    found = {name: text for name, text in given.items() if text}
+    return json.dumps(found, separators=(",", ":")) if found else "{}"
 
 
 def _local(spec: Field) -> str:
@@ -216,13 +282,13 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
             f"route front needs the annotation {PODS_SERVICE}, {found}: name another Service, "
             f"whose selector finds the pods"
         )
-    return None, _refused_tcp(asks) if asks.is_tcp else ""
+    return None, _refused_tcp(asks) if asks.tcp.chosen else ""
 
 
 def _refused_tcp(asks: Annotations) -> str:
     """Return why a TCP Service cannot be buffered; empty if it can."""
     sleeps = asks.scale.min_scale == 0
-    if asks.route is Route.SHARED and not asks.listen_port:
+    if asks.route is Route.SHARED and not asks.tcp.listen_port:
         return (
             f"{PROTOCOL} tcp needs {PREFIX}route front, and the route is shared: a connection "
             f"names no host, so on the shared port nothing names its Service"
@@ -233,7 +299,7 @@ def _refused_tcp(asks: Annotations) -> str:
             f"connect to ready pods past the activators, so nothing would count the connections "
             f"of a pod that is to end; use route front"
         )
-    if asks.is_direct and sleeps:
+    if asks.tcp.is_direct and sleeps:
         return (
             f"{PREFIX}warm-path direct needs {_MIN_SCALE} of at least 1: clients connect to ready "
             f"pods past the activators, so nothing would count the connections of a pod that is "
@@ -250,18 +316,16 @@ def _of_protocol(
     Arguments:
         problems: gets an error for each annotation that is for requests of HTTP alone.
     """
-    name, why = asks.port, f"since {PROTOCOL} is tcp"
-    if asks.is_tcp is None:
+    chosen, name, why = asks.tcp.chosen, asks.port, f"since {PROTOCOL} is tcp"
+    if chosen is None:
         found = [
             port["appProtocol"].text()
             for port in ports.items()
             if not name or name in (port["name"].text(), str(port["port"].value))
         ]
-        if len(found) != 1 or found[0] not in _OPAQUE:
-            return asks
-        asks = replace(asks, is_tcp=True)
-        why = f"since appProtocol {found[0]} sets {PROTOCOL} to tcp"
-    if not asks.is_tcp:
+        chosen = len(found) == 1 and found[0] in _OPAQUE
+        why = f"since appProtocol {', '.join(found)} sets {PROTOCOL} to tcp"
+    if not chosen:
         return asks
     annotations, known = metadata["annotations"], dict(metadata["annotations"].mapping())
     for each in (*policies.OF_HTTP, *(PREFIX + name for name in OF_REQUESTS), *policies.KEYS):
@@ -270,8 +334,15 @@ def _of_protocol(
             what = "client-ip" if is_key else "no such annotation"
             problems.read(partial(field.expected, f"{what}, {why}"))
             del known[each]
-    rest = Field({"annotations": known}, metadata.subject, metadata.path)
-    return replace(read_annotations(rest, Problems()), is_tcp=True)
+    rest = read_annotations(
+        Field({"annotations": known}, metadata.subject, metadata.path), Problems()
+    )
+    return replace(
+        rest,
+        port=asks.port,
+        tcp=replace(rest.tcp, chosen=True),
+        policies=replace(rest.policies, connections=rest.tcp.policies),
+    )
 
 
 def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedPort | None, str]:
@@ -280,7 +351,7 @@ def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedP
     Raises:
         ManifestError: the annotation names no port of the Service.
     """
-    wanted, names = asks.port, () if asks.is_tcp else _NAMES
+    wanted, names = asks.port, () if asks.tcp.chosen else _NAMES
     tcp = [port for port in ports.items() if port["protocol"].text(default="TCP") == "TCP"]
     known = [port["name"].text() or str(port["port"].value) for port in tcp]
     if not tcp:
@@ -298,13 +369,13 @@ def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedP
             f"none of the ports {', '.join(known)} is named {', '.join(_NAMES)}: choose one with "
             f"the annotation {PORT}"
         )
-        if asks.is_tcp:
+        if asks.tcp.chosen:
             listed = ", ".join(known)
             problem = f"of the ports {listed}, choose one with the annotation {PORT}"
     if not found:
         return None, problem
     chosen = read_port(found[0])
-    if asks.is_tcp:  # TLS of the client passes as it comes too
+    if asks.tcp.chosen:  # TLS of the client passes as it comes too
         chosen = chosen._replace(protocol=AppProtocol.TCP, tls=False)
     return chosen, ""
 
@@ -353,7 +424,7 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations) -> list[str]:
         )
     if (asks.paths or asks.headers) and not asks.hosts:
         found.append(f"{PREFIX}paths and {PREFIX}headers have no effect without {PREFIX}hosts")
-    if not asks.is_tcp:
+    if not asks.tcp.chosen:
         given = metadata["annotations"].mapping()
         if idle := [PREFIX + name for name in OF_CONNECTIONS if given.get(PREFIX + name)]:
             found.append(f"no effect without {PROTOCOL} tcp: {', '.join(idle)}")

@@ -37,11 +37,12 @@ class Condition(Enum):
 
 
 class ListedPod(NamedTuple):
-    """One pod; ``uid`` is empty where the slice names none."""
+    """One pod; ``uid`` and ``zone`` are empty where the slice names none."""
 
     ip: str
     uid: str
     condition: Condition
+    zone: str = ""
 
 
 # Names of this module: a member of an enum is slow to find.
@@ -154,10 +155,10 @@ def _usual(value: object) -> ListedPod | None:
     ready, uid = conditions.get("ready"), target.get("uid")
     if not addresses or type(uid) is not str or conditions.get("terminating") is not False:
         return None
-    ip = addresses[0]
+    ip, zone = addresses[0], value.get("zone", "")
     if type(ready) is not bool or type(ip) is not str or not may_be_pod(ip):
         return None
-    return ListedPod(ip, uid, _READY if ready else _NOT_READY)
+    return ListedPod(ip, uid, _READY if ready else _NOT_READY, zone) if type(zone) is str else None
 
 
 def _endpoint(entry: Field) -> ListedPod:
@@ -168,7 +169,7 @@ def _endpoint(entry: Field) -> ListedPod:
     ip = ip_of(addresses[0])
     if not may_be_pod(ip):
         addresses[0].expected("the address of a pod: not unspecified, link-local or multicast")
-    return ListedPod(ip, uid, condition_of(entry["conditions"]))
+    return ListedPod(ip, uid, condition_of(entry["conditions"]), entry["zone"].text())
 
 
 def condition_of(conditions: Field) -> Condition:

@@ -56,6 +56,7 @@ _CONSEQUENCES: Final[Mapping[tuple[PodDecision, PodRule], str]] = {
     ): "requests go to it once the pods of the own share are full",
     (PodDecision.WAIT, PodRule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
     (PodDecision.WAIT, PodRule.PROBE_FAILED): _NOT_UNTIL_PROBED,
+    (PodDecision.WAIT, PodRule.WORKLOAD_SLEEPS): "no request goes to it until its workload wakes",
     (PodDecision.WAIT, PodRule.ANSWERED_BADLY): "it is ejected until it passes a probe",
     (PodDecision.LEAVE, PodRule.BEYOND_SHARE): "it is in the share of another activator",
     (PodDecision.LEAVE, PodRule.MESH): "no request goes to it while mesh mode is enabled",
@@ -72,11 +73,18 @@ _BY_DECISION: Final[Mapping[PodDecision, str]] = {
 def identity(revision: RevisionID) -> dict[str, Any]:
     """Return the keys of a log line that name a revision; other kinds have one key more."""
     named: dict[str, Any] = {"revision": str(revision)}
-    if revision.kind is RevisionKind.SERVICE:
-        named["object_kind"] = "Service"
-    elif revision.kind is not RevisionKind.REVISION:
-        named["object_kind"] = revision.kind.value
+    if revision.kind is not RevisionKind.REVISION:
+        named["object_kind"] = WORDS[revision.kind]
     return named
+
+
+#: What people call a revision of each kind.
+WORDS: Final = {
+    RevisionKind.REVISION: "revision",
+    RevisionKind.SERVICE: "Service",
+    RevisionKind.HTTP_ROUTE: "route object",
+    RevisionKind.FALLBACK: "fallback of route object",
+}
 
 
 class ChangeLog:
@@ -197,7 +205,7 @@ class ChangeLog:
             extra = {**identity(revision), "changes": count}
             logger.info(
                 "… %s of %s %s %s not logged",
-                *(_changes(count), extra.get("object_kind", "revision"), revision),
+                *(_changes(count), WORDS[revision.kind], revision),
                 "was" if count == 1 else "were",
                 extra=extra,
             )
@@ -245,8 +253,8 @@ def log_taken(pods: Iterable[PodTracker]) -> None:
     for (loser, owner), addresses in losses.items():
         more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
         logger.warning(
-            "address %s%s moved from revision %s to revision %s, which lists it for other pods",
-            *(addresses[0], more, loser, owner),
+            "address %s%s moved from %s %s to %s %s, which lists it for other pods",
+            *(addresses[0], more, WORDS[loser.kind], loser, WORDS[owner.kind], owner),
             extra={**identity(loser), "pod": addresses[0]},
         )
 

@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from typing import Final
 
 import uvloop
@@ -24,6 +25,7 @@ from activator.scale import scaler as scalers
 from activator.scale.http_server import AddressError
 from activator.scale.scaler import ScalerProcess
 from activator.scale.settings import ScaleSettings
+from activator.scale.wake_all import wake_all
 from activator.tls.certificates import TlsFileError
 
 logger = logging.getLogger(__name__)
@@ -67,11 +69,14 @@ async def run(settings: ScaleSettings) -> int:
     return 0
 
 
-def main(settings: ScaleSettings) -> int:
+def main(settings: ScaleSettings, *, wakes_all: bool = False) -> int:
     """Run a scaler until a signal or a failure ends it.
 
+    Arguments:
+        wakes_all: whether to wake all workloads instead, print which, and end.
+
     Returns:
-        The exit status: 0 after a signal, 1 if it could not start.
+        The exit status: 0 after a signal, or if all workloads are awake; else 1.
     """
     outputs = Outputs()
     outputs.install()
@@ -82,6 +87,10 @@ def main(settings: ScaleSettings) -> int:
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
+            if wakes_all:
+                lines, status = runner.run(wake_all(settings))
+                sys.stdout.writelines(f"{line}\n" for line in lines)
+                return status
             return runner.run(run(settings))
         except (ClusterConfigError, AddressError, TlsFileError, OSError) as error:
             logger.error("%s", error)

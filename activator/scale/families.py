@@ -40,6 +40,18 @@ LOAD: Final = Family(
     "activator_scale_load", _G, SERVICE,
     "Requests of the Service that are in flight or queued, over all activators.",
 )
+SAVED: Final = tuple(
+    Family(
+        f"activator_scale_saved_{unit}_total", _C, (*SERVICE, "dry_run"),
+        f"{what} that the sleep of the workload has saved, since this scaler leads. With dry_run "
+        f"true: that it would have saved.",
+    )
+    for unit, what in (
+        ("pod_seconds", "Seconds of pods"),
+        ("cpu_core_seconds", "Requested CPU, in seconds of cores,"),
+        ("memory_byte_seconds", "Requested memory, in bytes times seconds,"),
+    )
+)
 PROBLEM: Final = Family(
     "activator_scale_problem", _G, (*SERVICE, "reason"),
     "1 for each reason why a Service is not scaled as its load or its annotations ask for.",
@@ -73,7 +85,8 @@ REJECTED: Final = Family(
 )
 # fmt: on
 
-FAMILIES: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Family))
+_ROWS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Family))
+FAMILIES: Final = (*_ROWS, *SAVED)
 
 
 def names() -> Iterable[str]:

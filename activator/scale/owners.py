@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
-from activator.plain.annotations import Owner, Route
+from activator.plain.annotations import Annotations, Owner, Route
 from activator.plain.workloads import Index
+from activator.scale.decisions.engine import may_call, woken_with
 from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
@@ -446,7 +447,7 @@ def _has_replicas(entry: Mapping[str, object]) -> bool:
 
 @final
 class OwnersPart(Part):
-    """Knows the components that scale workloads, and which Services have each workload."""
+    """Knows what else scales workloads, and which Services have or wake each workload."""
 
     def __init__(self, context: PartContext) -> None:
         self._context = context
@@ -500,6 +501,21 @@ class OwnersPart(Part):
         yield from self._owners.findings(asks.owner, target, name.name, bypass)
         if (found := self._flapping.finding(scaled(target))) is not None:
             yield found
+        if asks.chain.wake_with:
+            yield from self._unwoken(name, asks)
+
+    def _unwoken(self, name: ServiceName, asks: Annotations) -> Iterator[Finding]:
+        """Yield a finding for each Service that a Service cannot wake."""
+        for other in woken_with(name, asks):
+            text = f"annotation activator.dev/wake-with: Service {'/'.join(other)}"
+            theirs = self._context.services.asks(other)
+            if theirs is None:
+                text += " does not exist, or has no activator.dev/enabled"
+            elif may_call(name, other, theirs):
+                continue
+            else:
+                text += f" needs the annotation activator.dev/wake-from: {name.namespace}"
+            yield Finding(ScaleReason.WAKE_WITH_UNKNOWN, text)
 
     def _decide_again(self, target: TargetRef) -> None:
         """Decide again about the Services of a workload."""

@@ -108,6 +108,25 @@ class ScaleReason(StrEnum):
         "scale-refused", "Correct what refuses the number of replicas: often an admission webhook.",
         _DESCRIBE, "the API server refuses the number of replicas", _ASLEEP | _LASTING,
     )
+    WAKER_REFUSED = (
+        "waker-refused", "Correct the annotations that the Event names.", _DESCRIBE,
+        "the waker does not fit the other annotations", _ASLEEP | _LASTING,
+    )
+    WAKER_FAILED = (
+        "waker-failed", "Correct what the detail names: the URL, or the server behind it.",
+        _DESCRIBE, "a call of the workload's own server failed, or had no effect", _ASLEEP,
+    )
+    CANNOT_RESIZE = (
+        "cannot-resize", "Correct what the Event names, or remove the annotation.", _DESCRIBE,
+        "the CPU of a pod cannot be changed", _LASTING,
+    )
+    NOT_AWAKE_YET = (
+        "not-awake-yet", "If it stays so, find out why the workload does not start.", _DESCRIBE,
+        "the workload wakes, and has not confirmed that it is awake", _ASLEEP,
+    )
+    MARK_FAILED = (
+        "mark-failed", "Correct what refuses the annotation activator.dev/asleep.", _DESCRIBE,
+    )
     API_SERVER_UNAVAILABLE = (
         "api-server-unavailable", "The scaler tries again until the API server responds.",
         _LEADER_LOG, "the API server does not respond, or responds with an error", _ASLEEP,
@@ -140,6 +159,15 @@ class ScaleReason(StrEnum):
     TAKING_OVER = (
         "taking-over", "This ends after at most 60 s.", "",
         "the activators take over before the last pod goes", _QUIET,
+    )
+    DRY_RUN = (
+        "dry-run", "Remove the annotation activator.dev/dry-run, so that the workload sleeps.",
+        f"{_ANNOTATE.replace(' --overwrite', '')}dry-run-",
+        "a trial run: the scaler changes no replicas, and counts what it would save", _QUIET,
+    )
+    WAKE_WITH_UNKNOWN = (
+        "wake-with-unknown", "Correct activator.dev/wake-with, or allow it by wake-from.",
+        f"{_ANNOTATE}wake-with=NAME",
     )
     WAITING_TO_RETRY = (
         "waiting-to-retry", "The scaler sends the next request within 2 s.", "",

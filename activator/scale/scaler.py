@@ -21,6 +21,7 @@ from activator.process.timers import Tasks
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
+from activator.scale.asleep import AsleepPart
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
 from activator.scale.decisions.engine import TICK, Engine, Pending
 from activator.scale.election import Alone, Candidate, LeasePlace
@@ -30,6 +31,7 @@ from activator.scale.part import Part, PartContext, views
 from activator.scale.reports.load import Loads, Report, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
+from activator.scale.startup import StartupPart
 from activator.scale.takeover.part import TakeoverPart
 from activator.scale.workloads.replicas import Rights
 from activator.scale.workloads.services import EnabledServices
@@ -49,6 +51,8 @@ PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
     external_metrics.make,
     OwnersPart,
     TakeoverPart,
+    AsleepPart,
+    StartupPart,
     events.make,
 )
 
@@ -61,11 +65,13 @@ class ScalerProcess:
         environ: environment variables.
         timings: of watches and requests.
         parts: make the parts that act on decisions.
+        wakes_all: whether each workload must be awake, whatever its annotations are.
 
     Attributes:
         addresses: of the listeners, by name; empty before ``start``.
         engine: decides while this process leads.
         loads: the reports of the activators.
+        services: the Services that opt in, with their workloads.
         routes: the route objects of the KEDA HTTP add-on; None without the dialect ``keda``.
         objects: of the cluster; ``watch`` follows them.
         candidate: takes part in the election.
@@ -80,6 +86,8 @@ class ScalerProcess:
         environ: Mapping[str, str],
         timings: Timings | None = None,
         parts: Sequence[Callable[[PartContext], Part]] = PARTS,
+        *,
+        wakes_all: bool = False,
     ) -> None:
         loop, timings = asyncio.get_running_loop(), timings or Timings()
         self.settings = settings
@@ -101,7 +109,8 @@ class ScalerProcess:
             )
         else:
             parts = [each for each in parts if each is KedaPart]
-        api, services = self._server, EnabledServices(self._pending.add)
+        api = self._server
+        services = self.services = EnabledServices(self._pending.add, wakes_all=wakes_all)
         self.loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,
@@ -136,6 +145,7 @@ class ScalerProcess:
             api=api,
             start=self._tasks.start,
             is_stale=self.watch.is_stale,
+            waker_hosts=settings.waker_hosts,
         )
         self._pending.decide = self.engine.changed
         self.stats = StatServer(

@@ -1,7 +1,6 @@
 """Declares the settings of ``activator scale``: names, meaning, default and the reason for it.
 
-``python -m activator.scale.settings`` prints the tables of docs/reference.md. The module must not
-know the effects of a setting.
+The module must not know the effects of a setting.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from activator.settings.setting import (
     SettingRow,
     Sources,
     find_all,
-    markdown,
     rows,
     setting,
 )
@@ -189,6 +187,13 @@ class ScaleSettings:
         "points to this machine.",
     )
 
+    waker_hosts: tuple[str, ...] = _setting(
+        values.HOSTS, "ACTIVATOR_WAKER_HOSTS", LISTENERS, "",
+        "Host names, separated by commas, that the waker `http` may call in addition to pods and "
+        "Services of the same namespace; their addresses are not checked.",
+        "The scaler calls them from its own network for all who may annotate a Service.",
+    )
+
     dashboard_url: str = _setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_DASHBOARD_URL", LISTENERS, "",
         "Address of an activator's dashboard for browsers, to which the scaler's page links.",
@@ -293,7 +298,3 @@ def _contradictions(known: Mapping[str, Any]) -> list[str]:
     if known["grpc_tls_client_ca"] and not (known["grpc_tls_cert"] or known["grpc_tls_key"]):
         problems.append("grpc_tls_client_ca needs grpc_tls_cert and grpc_tls_key: give them, too.")
     return problems
-
-
-if __name__ == "__main__":
-    print(markdown(SETTINGS))

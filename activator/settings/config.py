@@ -5,8 +5,6 @@ docs/reference.md come from it. A flag wins over the environment variable, and t
 default. One error reports all wrong values. The module must not know the effects of a setting, and
 writes nothing. Knative's counterparts: the ``config`` struct in cmd/activator/main.go and the
 constants around it. Its environment variables keep their names, so its Deployment works unchanged.
-
-``python -m activator.settings.config`` prints the tables of docs/reference.md.
 """
 
 # ruff: noqa: RUF009 - setting() wraps dataclasses.field, which the linter cannot see
@@ -19,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from activator.settings import values
 from activator.settings import values as parameters
@@ -44,10 +42,12 @@ from activator.settings.setting import (
     Sources,
     find,
     find_all,
-    markdown,
     rows,
     setting,
 )
+from activator.settings.values import Kind, TlsParameters
+
+T = TypeVar("T")
 
 LISTENERS = "Listeners"
 IDENTITY = "Identity of this activator"
@@ -66,6 +66,24 @@ CLIENT = "Queries of a running activator"
 
 #: A setting that the demo does not have.
 _without_demo = partial(setting, commands=("run", "local"))
+
+
+def _add_on(
+    kind: Kind[T], default: str, add_on: str, meaning: str, reason: str = "The add-on's default."
+) -> T:
+    """Return the field of a setting of the KEDA HTTP add-on, with a variable of its name."""
+    return _without_demo(kind, "", ADD_ON, default, meaning, reason, add_on=add_on)
+
+
+def _otel(
+    kind: Kind[T],
+    variable: str,
+    empty: str,
+    meaning: str,
+    reason: str = "All components of Knative share the ConfigMap.",
+) -> T | None:
+    """Return the field of a setting without a default; ``empty`` says which value counts then."""
+    return _without_demo(values.optional(kind, empty), variable, OTEL, "", meaning, reason)
 
 
 # One row is one block; the formatter would put each argument on a line of its own.
@@ -158,7 +176,6 @@ class Settings:
     tls_min_version: str = _without_demo(
         parameters.MIN_VERSION, "ACTIVATOR_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the TLS listener accepts.",
-        "Knative's default.",
         add_on="KEDA_HTTP_TLS_MIN_VERSION KEDA_HTTP_PROXY_TLS_MIN_VERSION", keda="1.2",
     )
     tls_max_version: str = _without_demo(
@@ -185,18 +202,15 @@ class Settings:
         values.TEXT, "METRICS_PROMETHEUS_TLS_CERT", TLS, "",
         "PEM file with the certificate of the metrics port; the activator reads it again when it "
         "changes. Empty means plain HTTP.",
-        "Knative's default.",
     )
     metrics_tls_key: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_KEY", TLS, "",
         "PEM file with the private key of the metrics port.",
-        "Knative's default.",
     )
     metrics_tls_client_auth: str = _without_demo(
         parameters.CLIENT_AUTH, "METRICS_PROMETHEUS_TLS_CLIENT_AUTH", TLS, "none",
         "Whether clients of the metrics port must have a certificate; optional verifies a "
         "certificate if the client has one.",
-        "Knative's default.",
     )
     metrics_tls_client_ca_file: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_CLIENT_CA_FILE", TLS, "",
@@ -206,7 +220,6 @@ class Settings:
     metrics_tls_min_version: str = _without_demo(
         parameters.MIN_VERSION, "METRICS_PROMETHEUS_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the metrics port accepts.",
-        "Knative's default.",
     )
     metrics_tls_max_version: str = _without_demo(
         parameters.MAX_VERSION, "METRICS_PROMETHEUS_TLS_MAX_VERSION", TLS, "",
@@ -245,6 +258,14 @@ class Settings:
         "A wrong default would read the configuration of another installation.",
         local="knative-serving",
         keda=OWN_NAMESPACE,
+    )
+    zone: str = setting(
+        values.TEXT, "ACTIVATOR_ZONE", IDENTITY, "",
+        "Zone of this activator, as EndpointSlices name it. Requests go to pods of this zone "
+        "first, while no pod gets more than its share; empty for no preference.",
+        "Only the cluster knows it. The manifests read the pod's label "
+        "`topology.kubernetes.io/zone`, which Kubernetes sets from 1.35 on.",
+        empty_is_value=True,
     )
     cluster_domain: str = setting(
         values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, CLUSTER_DOMAIN,
@@ -470,7 +491,6 @@ class Settings:
     max_idle_proxy_conns: int = setting(
         values.count(0, note=" (0: no limit)"), "MAX_IDLE_PROXY_CONNS", PODS, "1000",
         "Limit of idle connections to all pods; 0 sets no limit.",
-        "Knative's default.",
         add_on="KEDA_HTTP_MAX_IDLE_CONNS",
     )
     max_idle_proxy_conns_per_host: int = setting(
@@ -482,7 +502,8 @@ class Settings:
     )
     connect_timeout: float = setting(
         values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",
-        "Time to open a connection to a pod; after it the activator requeues the request.",
+        "Time to open a connection to a pod; after it the activator requeues the request. A TLS "
+        "handshake may take five times as long, but at most 10 s.",
         "Long enough for one lost SYN on a slow path, short enough to try another pod.",
         add_on="KEDA_HTTP_CONNECT_TIMEOUT", add_on_zero="1m", keda="500ms",
     )
@@ -499,14 +520,12 @@ class Settings:
     probe_timeout: float = setting(
         values.duration(), "PROBE_TIMEOUT", PODS, "300ms",
         "Time-out of the first probe of a pod; later ones follow the measured round trips.",
-        "Knative's default.",
     )
     probe_frequency: float = setting(
         values.duration(), "PROBE_FREQUENCY", PODS, "200ms",
         "Time between the first probes of a pod while no request is queued; it doubles with each "
         "failure up to 30 s. While a request is queued, it is 5 ms, or 25 ms to 200 ms after a "
         "\"not ready\" response.",
-        "Knative's default.",
     )
     max_probes: int = setting(
         values.count(1), "ACTIVATOR_MAX_PROBES", PODS, "256",
@@ -554,157 +573,116 @@ class Settings:
         "Knative's name for it.",
         keda="keda-http-interceptor",
     )
-    otel_exporter_otlp_endpoint: str | None = _without_demo(
-        values.optional(values.COLLECTOR, "the ConfigMap's value"),
-        "OTEL_EXPORTER_OTLP_ENDPOINT", OTEL, "",
+    otel_exporter_otlp_endpoint: str | None = _otel(
+        values.COLLECTOR, "OTEL_EXPORTER_OTLP_ENDPOINT", "the ConfigMap's value",
         "Collector of traces and metrics. It wins over the endpoints of the observability "
         "ConfigMap, which still turns them on and chooses the protocol. Over HTTP the activator "
         "adds /v1/traces or /v1/metrics.",
-        "All components of Knative share the ConfigMap.",
     )
-    otel_exporter_otlp_traces_endpoint: str | None = _without_demo(
-        values.optional(values.COLLECTOR, "the collector for both"),
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", OTEL, "",
+    otel_exporter_otlp_traces_endpoint: str | None = _otel(
+        values.COLLECTOR, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "the collector for both",
         "Collector of traces, used unchanged; wins over the collector for both.",
         "One collector usually accepts both.",
     )
-    otel_exporter_otlp_metrics_endpoint: str | None = _without_demo(
-        values.optional(values.COLLECTOR, "the collector for both"),
-        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", OTEL, "",
+    otel_exporter_otlp_metrics_endpoint: str | None = _otel(
+        values.COLLECTOR, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "the collector for both",
         "Collector of metrics, used unchanged; wins over the collector for both.",
         "One collector usually accepts both.",
     )
-    otel_metric_export_interval: int | None = _without_demo(
-        values.optional(values.count(1), "the ConfigMap's value"),
-        "OTEL_METRIC_EXPORT_INTERVAL", OTEL, "",
+    otel_metric_export_interval: int | None = _otel(
+        values.count(1), "OTEL_METRIC_EXPORT_INTERVAL", "the ConfigMap's value",
         "Milliseconds between two pushes of metrics; wins over the ConfigMap.",
-        "All components of Knative share the ConfigMap.",
     )
-    otel_traces_sampler: str | None = _without_demo(
-        values.optional(
-            values.choice(
-                "always_on", "always_off", "traceidratio", "parentbased_always_on",
-                "parentbased_always_off", "parentbased_traceidratio",
-            ),
-            "the ConfigMap's sampling rate",
+    otel_traces_sampler: str | None = _otel(
+        values.choice(
+            "always_on", "always_off", "traceidratio", "parentbased_always_on",
+            "parentbased_always_off", "parentbased_traceidratio",
         ),
-        "OTEL_TRACES_SAMPLER", OTEL, "",
+        "OTEL_TRACES_SAMPLER", "the ConfigMap's sampling rate",
         "Sampler that chooses the traced requests; wins over the ConfigMap.",
-        "All components of Knative share the ConfigMap.",
     )
-    otel_traces_sampler_arg: float | None = _without_demo(
-        values.optional(values.SHARE, "the ConfigMap's sampling rate"),
-        "OTEL_TRACES_SAMPLER_ARG", OTEL, "",
+    otel_traces_sampler_arg: float | None = _otel(
+        values.SHARE, "OTEL_TRACES_SAMPLER_ARG", "the ConfigMap's sampling rate",
         "Share of traced requests, from 0 to 1; wins over the ConfigMap.",
-        "All components of Knative share the ConfigMap.",
     )
 
-    keda_readiness_timeout: float = _without_demo(
-        values.duration(zero=True), "ACTIVATOR_KEDA_READINESS_TIMEOUT", ADD_ON, "0s",
+    keda_readiness_timeout: float = _add_on(
+        values.duration(zero=True), "0s", "KEDA_CONDITION_WAIT_TIMEOUT KEDA_HTTP_READINESS_TIMEOUT",
         "Limit of the time in which a request waits for a pod, for route objects (HTTPScaledObject "
         "and InterceptorRoute) without an own one; then it gets 504. 0 for none.",
-        "The add-on's default.",
-        add_on="KEDA_CONDITION_WAIT_TIMEOUT KEDA_HTTP_READINESS_TIMEOUT",
     )
-    keda_request_timeout: float = _without_demo(
-        values.duration(zero=True), "ACTIVATOR_KEDA_REQUEST_TIMEOUT", ADD_ON, "0s",
+    keda_request_timeout: float = _add_on(
+        values.duration(zero=True), "0s", "KEDA_HTTP_REQUEST_TIMEOUT",
         "Limit of the time from the arrival of a request to the end of its response, for route "
         "objects without an own one. 0 for none.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_REQUEST_TIMEOUT",
     )
-    keda_response_header_timeout: float = _without_demo(
-        values.duration(zero=True), "ACTIVATOR_KEDA_RESPONSE_HEADER_TIMEOUT", ADD_ON, "300s",
+    keda_response_header_timeout: float = _add_on(
+        values.duration(zero=True), "300s",
+        "KEDA_RESPONSE_HEADER_TIMEOUT KEDA_HTTP_RESPONSE_HEADER_TIMEOUT",
         "Limit of the time from the assignment of a pod to the head of its response, for route "
         "objects without an own one. 0 for none.",
-        "The add-on's default.",
-        add_on="KEDA_RESPONSE_HEADER_TIMEOUT KEDA_HTTP_RESPONSE_HEADER_TIMEOUT",
     )
-    keda_max_pending: int = _without_demo(
-        values.count(0, note=" (0: no limit)"), "ACTIVATOR_KEDA_MAX_PENDING", ADD_ON, "0",
+    keda_max_pending: int = _add_on(
+        values.count(0, note=" (0: no limit)"), "0", "KEDA_HTTP_COLD_START_MAX_PENDING_REQUESTS",
         "Limit of waiting requests of a route object without an own one; 0 sets no limit.",
-        "The add-on's default; the limits of the queue are in force, too.",
-        add_on="KEDA_HTTP_COLD_START_MAX_PENDING_REQUESTS",
+        reason="The add-on's default; the limits of the queue are in force, too.",
     )
-    keda_cold_start_header: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_COLD_START_HEADER", ADD_ON, "true",
+    keda_cold_start_header: bool = _add_on(
+        values.BOOLEAN, "true", "KEDA_HTTP_ENABLE_COLD_START_HEADER",
         "Whether responses of pods have the field X-KEDA-HTTP-Cold-Start.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_ENABLE_COLD_START_HEADER",
     )
-    keda_watch_namespace: str | None = _without_demo(
-        values.optional(values.DNS_LABEL, "all namespaces"),
-        "ACTIVATOR_KEDA_WATCH_NAMESPACE", ADD_ON, "",
+    keda_watch_namespace: str | None = _add_on(
+        values.optional(values.DNS_LABEL, "all namespaces"), "", "KEDA_HTTP_WATCH_NAMESPACE",
         "The only namespace whose route objects count; empty for all namespaces.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_WATCH_NAMESPACE",
     )
-    keda_tls: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_TLS", ADD_ON, "false",
+    keda_tls: bool = _add_on(
+        values.BOOLEAN, "false", "KEDA_HTTP_PROXY_TLS_ENABLED",
         "Whether the activator listens on `--https-port` with the certificates of the next "
         "settings. It reads them again when they change.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_PROXY_TLS_ENABLED",
     )
-    keda_tls_cert: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_CERT", ADD_ON, "/certs/tls.crt",
+    keda_tls_cert: str = _add_on(
+        values.TEXT, "/certs/tls.crt", "KEDA_HTTP_PROXY_TLS_CERT_PATH",
         "PEM file with the certificate for clients that name no host of another certificate.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_PROXY_TLS_CERT_PATH",
     )
-    keda_tls_key: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_KEY", ADD_ON, "/certs/tls.key",
+    keda_tls_key: str = _add_on(
+        values.TEXT, "/certs/tls.key", "KEDA_HTTP_PROXY_TLS_KEY_PATH",
         "PEM file with the private key of that certificate.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_PROXY_TLS_KEY_PATH",
     )
-    keda_tls_stores: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_STORES", ADD_ON, "",
-        "Folders of further certificates, separated by commas: x.crt with x.key, or x.pem with "
+    keda_tls_stores: str = _add_on(
+        values.TEXT, "", "KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS",
+        "Folders of further certificates, separated by commas: x.crt or x.pem with x.key or "
         "x-key.pem, also in folders within. A client that names one of its hosts gets it.",
         "One certificate is usually sufficient.",
-        add_on="KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS",
     )
-    keda_tls_skip_verify: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_TLS_SKIP_VERIFY", ADD_ON, "false",
+    keda_tls_skip_verify: bool = _add_on(
+        values.BOOLEAN, "false", "KEDA_HTTP_TLS_SKIP_VERIFY KEDA_HTTP_PROXY_TLS_SKIP_VERIFY",
         "Whether the activator accepts any certificate of a pod. Requests that arrive over TLS go "
         "to pods over TLS.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_TLS_SKIP_VERIFY KEDA_HTTP_PROXY_TLS_SKIP_VERIFY",
     )
-    keda_tls_ca_dirs: str = _without_demo(
-        values.TEXT, "ACTIVATOR_KEDA_TLS_CA_DIRS", ADD_ON, "",
+    keda_tls_ca_dirs: str = _add_on(
+        values.TEXT, "", "KEDA_HTTP_TLS_CA_DIRS",
         "Folders of PEM files, separated by commas, with certificate authorities that verify pods, "
         "in addition to the certificates above. The activator reads them at start.",
         "Only some pods speak TLS.",
-        add_on="KEDA_HTTP_TLS_CA_DIRS",
     )
-    keda_log_requests: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_LOG_REQUESTS", ADD_ON, "false",
+    keda_log_requests: bool = _add_on(
+        values.BOOLEAN, "false", "KEDA_HTTP_LOG_REQUESTS",
         "Whether each request gets a line in the Combined Log Format, on stdout. The ConfigMap of "
         "`--config-observability-name` wins, if the activator reads it.",
-        "The add-on's default.",
-        add_on="KEDA_HTTP_LOG_REQUESTS",
     )
-    keda_otlp_metrics: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_METRICS", ADD_ON, "false",
+    keda_otlp_metrics: bool = _add_on(
+        values.BOOLEAN, "false", "OTEL_EXPORTER_OTLP_METRICS_ENABLED",
         "Whether the activator pushes metrics to the collector by OTLP over HTTP. The same "
         "ConfigMap wins.",
-        "The add-on's default.",
-        add_on="OTEL_EXPORTER_OTLP_METRICS_ENABLED",
     )
-    keda_otlp_traces: bool = _without_demo(
-        values.BOOLEAN, "ACTIVATOR_KEDA_OTLP_TRACES", ADD_ON, "false",
+    keda_otlp_traces: bool = _add_on(
+        values.BOOLEAN, "false", "OTEL_EXPORTER_OTLP_TRACES_ENABLED",
         "Whether the activator sends traces. The same ConfigMap wins.",
-        "The add-on's default.",
-        add_on="OTEL_EXPORTER_OTLP_TRACES_ENABLED",
     )
-    keda_otlp_protocol: str = _without_demo(
-        values.choice("console", "http/protobuf", "grpc"),
-        "ACTIVATOR_KEDA_OTLP_PROTOCOL", ADD_ON, "console",
+    keda_otlp_protocol: str = _add_on(
+        values.choice("console", "http/protobuf", "grpc"), "console",
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
         "Where traces go: console is stdout, the others are protocols of the collector.",
-        "The add-on's default.",
-        add_on="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     )
 
     admin_url: str = setting(
@@ -721,6 +699,13 @@ class Settings:
         "The scaler knows why a Service has no pods.",
         commands=("explain",), empty_is_value=True,
     )
+
+
+    @property
+    def tls(self) -> TlsParameters:
+        """The TLS parameters of the listener for traffic."""
+        return TlsParameters(self.tls_min_version, self.tls_max_version, self.tls_cipher_suites,
+                             self.tls_curve_preferences)
 
 
 # fmt: on
@@ -841,7 +826,3 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
 
 def _overlap(one: str, other: str) -> bool:
     return one == other or not {"0.0.0.0", "::"}.isdisjoint({one, other})
-
-
-if __name__ == "__main__":
-    print(markdown(SETTINGS))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from activator.settings import values
 from activator.settings.values import Kind
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _ROW: Final = "setting"  # the key of the row in a field's metadata
 
@@ -98,43 +99,61 @@ class SettingRow:
     """One row of the table.
 
     Attributes:
-        name: the attribute of ``Settings``.
-        variable: the environment variable.
         kind: the written form: accepted values and their parser.
+        variable: the environment variable; empty stands for ``ACTIVATOR_`` and the name.
         section: its heading in help and reference.
+        default: in the written form; ``REQUIRED`` means no default.
         meaning: what it does.
         reason: why it has this default.
+        local, demo: other defaults of these commands; ``...`` for none. ``status`` and ``explain``
+            have that of ``demo``, which has that of ``local``.
         commands: the commands that read it; for other commands it has its default.
-        defaults: by command, in the written form; ``REQUIRED`` means no default.
         empty_is_value: whether an empty variable is a value; otherwise it counts as not set,
             as in Knative.
-        add_on: the variables of the KEDA HTTP add-on for it; the first one that is set counts, if
-            ``variable`` is not. Zero means "not set", unless it is the last one.
+        add_on: the variables of the KEDA HTTP add-on for it, separated by blanks; the first one
+            that is set counts, if ``variable`` is not. Zero means "not set", unless it is the last
+            one.
         add_on_zero: what zero means there, in the written form; empty if it means zero.
-        add_on_default: the default of ``run`` in place of the add-on; ``...`` for no other.
+        keda: the default of ``run`` in place of the add-on, see ``Sources.replaces_add_on``;
+            ``...`` for no other.
+        name: the attribute of ``Settings``; ``rows`` sets it.
     """
 
-    name: str
-    variable: str
     kind: Kind[Any]
+    variable: str
     section: str
+    default: Default
     meaning: str
-    reason: str
-    commands: tuple[str, ...]
-    defaults: Mapping[str, Default]
-    empty_is_value: bool
-    add_on: tuple[str, ...] = ()
-    add_on_default: Default | EllipsisType = ...
+    reason: str = "Knative's default."
+    _: KW_ONLY
+    local: Default | EllipsisType = ...
+    demo: Default | EllipsisType = ...
+    commands: tuple[str, ...] = SERVING
+    empty_is_value: bool = False
+    add_on: str = ""
     add_on_zero: str = ""
+    keda: Default | EllipsisType = ...
+    name: str = ""
 
     @property
     def flag(self) -> str:
         """The option of the command line."""
         return "--" + self.name.replace("_", "-")
 
+    def default_of(self, command: str) -> Default:
+        """Return the default of one command, in the written form."""
+        may_be = self.default, self.local, self.demo
+        last = {"run": 1, "local": 2}.get(command, len(may_be))
+        return [each for each in may_be[:last] if not isinstance(each, EllipsisType)][-1]
+
     def default_text(self, command: str) -> str:
         """Return the default of one command, for people; empty if it is the empty text."""
-        return shown(self.defaults[command])
+        return shown(self.default_of(command))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its environment variables; the ones of the add-on come last."""
+        return (self.variable, *self.add_on.split())
 
 
 def shown(default: Default) -> str:
@@ -144,56 +163,27 @@ def shown(default: Default) -> str:
     return default.text if isinstance(default, Derived) else default
 
 
-def setting(
-    kind: Kind[T],
-    variable: str,
-    section: str,
-    default: Default,
-    meaning: str,
-    reason: str,
-    *,
-    local: Default | EllipsisType = ...,
-    demo: Default | EllipsisType = ...,
-    commands: tuple[str, ...] = SERVING,
-    empty_is_value: bool = False,
-    add_on: str = "",
-    add_on_zero: str = "",
-    keda: Default | EllipsisType = ...,
-) -> T:
-    """Return a field of ``Settings`` with its row.
+def _declares(
+    row: Callable[Concatenate[Kind[Any], P], SettingRow],
+) -> Callable[Concatenate[Kind[T], P], T]:
+    def declare(kind: Kind[T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        made: T = field(metadata={_ROW: row(kind, *args, **kwargs)})
+        return made
 
-    Arguments:
-        local, demo: other defaults of these commands.
-        add_on: the variables of the KEDA HTTP add-on, separated by blanks.
-        add_on_zero: what zero means there.
-        keda: the default of ``run`` in place of the add-on, see ``Sources.replaces_add_on``.
-    """
-    of_local = default if isinstance(local, EllipsisType) else local
-    of_demo = of_local if isinstance(demo, EllipsisType) else demo
-    row = SettingRow(
-        name="",  # rows() adds it from the dataclass
-        variable=variable,
-        kind=kind,
-        section=section,
-        meaning=meaning,
-        reason=reason,
-        commands=commands,
-        defaults=dict.fromkeys(commands, default)
-        | dict.fromkeys(COMMANDS, of_demo)
-        | {"run": default, "local": of_local},
-        empty_is_value=empty_is_value,
-        add_on=tuple(add_on.split()),
-        add_on_default=keda,
-        add_on_zero=add_on_zero,
-    )
-    made: T = field(metadata={_ROW: row})
-    return made
+    return declare
+
+
+#: Returns a field of ``Settings`` with its row; takes the arguments of ``SettingRow``.
+setting: Final = _declares(SettingRow)
 
 
 def rows(settings: type[DataclassInstance]) -> tuple[SettingRow, ...]:
     """Return the rows of a dataclass's fields, in their order."""
-    carrying = (made for made in fields(settings) if _ROW in made.metadata)
-    return tuple(replace(made.metadata[_ROW], name=made.name) for made in carrying)
+    found = {made.name: made.metadata[_ROW] for made in fields(settings) if _ROW in made.metadata}
+    return tuple(
+        replace(row, name=name, variable=row.variable or f"ACTIVATOR_{name.upper()}")
+        for name, row in found.items()
+    )
 
 
 class ConfigError(ValueError):
@@ -230,19 +220,23 @@ def find_all(
     return sources.known
 
 
-def unknown_variables(known: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Return one sentence for each variable of this program's prefix that nothing reads.
+def unknown_variables(
+    known: Sequence[str], environ: Mapping[str, str], others: Collection[str] = ()
+) -> list[str]:
+    """Return one sentence for each variable with a prefix of these programs that nothing reads.
 
     Arguments:
         known: the names of the variables that some command reads.
         environ: the environment variables.
+        others: further names that are no mistake.
     """
     return [
         f"environment variable {name} is unknown and has no effect"
         + "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1, 0.8))
         for name, value in sorted(environ.items())
-        if name.startswith("ACTIVATOR_")
+        if name.startswith(("ACTIVATOR_", "KEDA_"))
         and name not in known
+        and name not in others
         and not _LINK.match(f"{name}={value}")
     ]
 
@@ -289,10 +283,11 @@ def _given(row: SettingRow, sources: Sources) -> tuple[str, str] | None:
 
 
 def _given_by_add_on(row: SettingRow, sources: Sources) -> tuple[str, str] | None:
-    for name in row.add_on:
+    names = row.add_on.split()
+    for name in names:
         text = sources.environ.get(name, "")
         if text.rstrip("hmnsuµ") == "0":
-            text = "" if name != row.add_on[-1] else row.add_on_zero or text
+            text = "" if name != names[-1] else row.add_on_zero or text
         if text and not text.startswith("tcp://"):  # as kubelet writes for a Service
             kind = "flag" if name.startswith("--") else "environment variable"
             return text, f"{kind} {name}"
@@ -300,9 +295,9 @@ def _given_by_add_on(row: SettingRow, sources: Sources) -> tuple[str, str] | Non
 
 
 def _default(row: SettingRow, sources: Sources) -> Any:
-    default = row.defaults[sources.command]
-    if sources.replaces_add_on and not isinstance(row.add_on_default, EllipsisType):
-        default = row.add_on_default
+    default = row.default_of(sources.command)
+    if sources.replaces_add_on and not isinstance(row.keda, EllipsisType):
+        default = row.keda
     if default is REQUIRED:
         raise ValueError(
             f"{row.name} is missing: pass flag {row.flag} or set environment variable "
@@ -314,51 +309,6 @@ def _default(row: SettingRow, sources: Sources) -> Any:
 
 def _echo(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_ECHO else text[:_LONGEST_ECHO] + "…")
-
-
-def markdown(rows: tuple[SettingRow, ...]) -> str:
-    """Return the settings for the reference: a heading and a table for each section."""
-    sections = dict.fromkeys(row.section for row in rows)
-    return "\n\n".join(_section(name, rows) for name in sections)
-
-
-def _section(name: str, rows: tuple[SettingRow, ...]) -> str:
-    """Return a heading and a table; without a column of commands where all rows have the same."""
-    own = [row for row in rows if row.section == name]
-    commands = {row.commands for row in own}
-    heads = ["flag, variable", "default, and why", "meaning"]
-    before = []
-    if len(commands) > 1:
-        heads.append("commands")
-    else:
-        before = [f"Commands: {', '.join(*commands)}.", ""]
-    lines = [f"### {name}", "", *before, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    return "\n".join(lines + [_line(row, with_commands=len(commands) > 1) for row in own])
-
-
-def _line(row: SettingRow, *, with_commands: bool) -> str:
-    names = "<br>".join(f"`{name}`" for name in (row.variable, *row.add_on))
-    cells = [
-        f"`{row.flag}` {row.kind.metavar}<br>{names}".replace("|", "\\|"),
-        f"{_defaults_cell(row)}<br>{row.reason}",
-        row.meaning,
-    ]
-    if with_commands:
-        cells.append(", ".join(row.commands))
-    return f"| {' | '.join(cells)} |"
-
-
-def _defaults_cell(row: SettingRow) -> str:
-    by_text: dict[str, list[str]] = {}
-    for command in row.commands:
-        by_text.setdefault(row.default_text(command) or "none", []).append(command)
-    if len(by_text) == 1:
-        cell = next(iter(by_text))
-    else:
-        cell = "; ".join(f"{', '.join(commands)}: {text}" for text, commands in by_text.items())
-    if not isinstance(row.add_on_default, EllipsisType):
-        cell += f"; dialect keda alone: {shown(row.add_on_default) or 'none'}"
-    return cell
 
 
 # -- defaults that the machine or other settings give ----------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -44,14 +44,12 @@ _MAX_DURATION_TEXT = 100  # a longer text is no duration; limits the work of the
 
 _FACTORS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18})(|[kKmMgG]|[kKmMgG]i)(|[bB])")
-_NUMBER = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_DNS_LABEL = re.compile(_LABEL)
-_PATH_PREFIX = re.compile(r"/[-/.~!$&'()*+,;=:@%\w]{0,199}", re.ASCII)
-_DNS_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_VERSION = re.compile(r"v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?:[-+][0-9A-Za-z.+-]+)?")
+_DNS_NAME = rf"{_LABEL}(?:\.{_LABEL})*"
+_PATH_PREFIX = r"(?:/[-/.~!$&'()*+,;=:@%\w]{0,199})?"
+_VERSION = r"v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?:[-+][0-9A-Za-z.+-]+)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,40 +126,34 @@ def parse_address(text: str) -> str:
     return text
 
 
+def _where(parse: Callable[[str], T], holds: Callable[[T], object]) -> Callable[[str], T]:
+    """Return a parser that accepts only values for which a condition holds."""
+
+    def checked(text: str) -> T:
+        value = parse(text)
+        if not holds(value):
+            raise ValueError(f"not accepted: {text!r}")
+        return value
+
+    return checked
+
+
 def count(minimum: int, maximum: int = 2**31 - 1, note: str = "") -> Kind[int]:
     """Return the form of whole numbers; the default maximum is Go's int32, as in Knative."""
-
-    def parse(text: str) -> int:
-        number = _digits(text)
-        if not minimum <= number <= maximum:
-            raise ValueError(f"out of range: {text!r}")
-        return number
-
+    parse = _where(_digits, lambda number: minimum <= number <= maximum)
     return Kind(parse, f"a whole number from {minimum} to {maximum}{note}", "NUMBER")
 
 
 def duration(*, zero: bool = False) -> Kind[float]:
     """Return the form of Go durations, in seconds; ``zero`` says whether 0 is accepted."""
-
-    def parse(text: str) -> float:
-        seconds = parse_duration(text)
-        if seconds == 0 and not zero:
-            raise ValueError("must not be zero")
-        return seconds
-
+    parse = _where(parse_duration, lambda seconds: seconds or zero)
     least = "0 or more" if zero else "more than 0"
     return Kind(parse, f"a duration of {least}, such as 300ms, 45s or 1m30s", "DURATION")
 
 
 def choice(*words: str) -> Kind[str]:
     """Return the form of one word of several."""
-
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"unknown word: {text!r}")
-        return text
-
-    return Kind(parse, "one of " + ", ".join(words), "|".join(words))
+    return Kind(_where(str, words.__contains__), "one of " + ", ".join(words), "|".join(words))
 
 
 def choices(*words: str) -> Kind[tuple[str, ...]]:
@@ -216,9 +208,7 @@ def _digits(text: str) -> int:
 
 def _share(text: str) -> float:
     # Above 1 is all of it, as in Go; float() alone would also take nan, blanks and underscores.
-    if len(text) > _MAX_DURATION_TEXT or not _NUMBER.fullmatch(text):
-        raise ValueError(f"not a number: {text!r}")
-    return min(float(text), 1.0)
+    return min(float(_PLAIN_NUMBER(text)), 1.0)
 
 
 def _collector(text: str) -> str:
@@ -226,43 +216,25 @@ def _collector(text: str) -> str:
     return _COLLECTOR_URL.parse(text if "://" in text else f"https://{text}")
 
 
-def _path_prefix(text: str) -> str:
-    """Parse a path prefix; a slash at its end has no meaning."""
-    if text and _PATH_PREFIX.fullmatch(text) is None:
-        raise ValueError(f"no path: {text!r}")
-    return text.rstrip("/")
+def _matching(pattern: str, longest: int) -> Callable[[str], str]:
+    """Return a parser of texts of at most so many characters that match a pattern."""
+    compiled = re.compile(pattern, re.ASCII)
+    return _where(str, lambda text: len(text) <= longest and compiled.fullmatch(text))
 
 
-def _metrics_port(text: str) -> int:
-    number = _digits(text)
-    if number != 0 and not 1024 <= number <= 65535:
-        raise ValueError(f"out of range: {text!r}")
-    return number
-
-
-def _positive_size(text: str) -> int:
-    size = parse_size(text)
-    if size == 0:
-        raise ValueError("must not be zero")
-    return size
-
-
-def _matching(pattern: re.Pattern[str], text: str, longest: int) -> str:
-    if len(text) > longest or not pattern.fullmatch(text):
-        raise ValueError(f"not accepted: {text!r}")
-    return text
+def _parts(text: str) -> Iterator[str]:
+    """Yield the parts of a list with commas between; empty ones are left out."""
+    return (part for each in text.split(",") if (part := each.strip()))
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    names = [name.strip().lower() for name in text.split(",")]
-    return tuple(_matching(_DNS_NAME, name, 253) for name in names if name)
+    return tuple(OBJECT_NAME.parse(name.lower()) for name in _parts(text))
 
 
 def _networks(text: str) -> tuple[Network, ...]:
     """Return the networks of a list; an address alone is a network of one address."""
     text = {"always": "0.0.0.0/0,::/0", "never": ""}.get(text, text)
-    parts = [part.strip() for part in text.split(",")]
-    return tuple(ipaddress.ip_network(part) for part in parts if part)
+    return tuple(map(ipaddress.ip_network, _parts(text)))
 
 
 def _existing_folder(text: str) -> Path | None:
@@ -274,12 +246,6 @@ def _existing_folder(text: str) -> Path | None:
     return path
 
 
-def _not_empty(text: str) -> str:
-    if not text or not text.isprintable():
-        raise ValueError("empty or unprintable")
-    return text
-
-
 PORT = Kind(
     count(0, 65535).parse, "a port number from 0 to 65535, where 0 picks a free one", "PORT"
 )
@@ -289,10 +255,15 @@ OPTIONAL_PORT = Kind(
     "PORT",
 )
 METRICS_PORT = Kind(
-    _metrics_port, "0, which picks a free port, or a port number from 1024 to 65535", "PORT"
+    _where(_digits, lambda number: number == 0 or 1024 <= number <= 65535),
+    "0, which picks a free port, or a port number from 1024 to 65535",
+    "PORT",
 )
 ADDRESS = Kind(parse_address, "an IP address, such as 127.0.0.1, 0.0.0.0 or ::", "ADDRESS")
-SIZE = Kind(_positive_size, "a size in bytes of more than 0, such as 65536, 64KiB or 1Mi", "SIZE")
+SIZE = Kind(
+    _where(parse_size, bool), "a size in bytes of more than 0, such as 65536, 64KiB or 1Mi", "SIZE"
+)
+_PLAIN_NUMBER = _matching(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", 100)
 SHARE = Kind(_share, "a number, where 0 is nothing and 1 is all", "NUMBER")
 _COLLECTOR_URL = url("http", "https")
 COLLECTOR = Kind(
@@ -302,10 +273,18 @@ COLLECTOR = Kind(
 )
 BOOLEAN = Kind(parse_bool, "true or false", "true|false")
 TEXT = Kind(str, "any text", "TEXT")
-NAME = Kind(_not_empty, "a text of at least one character", "NAME")
+NAME = Kind(
+    _where(str, lambda text: text and text.isprintable()),
+    "a text of at least one character",
+    "NAME",
+)
 FOLDER = Kind(_existing_folder, "the path of an existing folder", "DIR")
+_MATCHING_PATH = _matching(_PATH_PREFIX, 200)
+#: A slash at the end of a path prefix has no meaning.
 PATH_PREFIX = Kind(
-    _path_prefix, "a path of at most 200 characters, such as /admit, or nothing", "PATH"
+    lambda text: _MATCHING_PATH(text).rstrip("/"),
+    "a path of at most 200 characters, such as /admit, or nothing",
+    "PATH",
 )
 HOSTS = Kind(_hosts, "host names with commas between, without ports, or nothing", "NAME,…")
 NETWORKS = Kind(
@@ -314,12 +293,12 @@ NETWORKS = Kind(
     "CIDR,…",
 )
 DNS_LABEL = Kind(
-    lambda text: _matching(_DNS_LABEL, text, 63),
+    _matching(_LABEL, 63),
     "a Kubernetes name of lower-case letters, digits and -",
     "NAME",
 )
 OBJECT_NAME = Kind(
-    lambda text: _matching(_DNS_NAME, text, 253),
+    _matching(_DNS_NAME, 253),
     "a Kubernetes object's name of lower-case letters, digits, - and .",
     "NAME",
 )
@@ -332,11 +311,11 @@ SERVICE = Kind(
     "NAMESPACE/NAME",
 )
 DOMAIN = Kind(
-    lambda text: _matching(_DNS_NAME, text.removesuffix("."), 253),
+    lambda text: OBJECT_NAME.parse(text.removesuffix(".")),
     "a DNS name, such as cluster.local",
     "DOMAIN",
 )
-VERSION = Kind(lambda text: _matching(_VERSION, text, 100), "a version, such as v1.34.0", "VERSION")
+VERSION = Kind(_matching(_VERSION, 100), "a version, such as v1.34.0", "VERSION")
 
 
 # -- TLS parameters -------------------------------------------------------------------------------
@@ -444,15 +423,10 @@ class TlsParameters:
         return []
 
 
-def _names(known: frozenset[str]) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(name for part in text.split(",") if (name := part.strip()))
-        for name in names:
-            if name not in known:
-                raise ValueError(f"unknown name: {name!r}")
-        return names
-
-    return parse
+def _names(*known: str) -> Kind[tuple[str, ...]]:
+    """Return the form of a list of names, which may be empty."""
+    parse = _where(lambda text: tuple(_parts(text)), frozenset(known).issuperset)
+    return Kind(parse, "a list of " + ", ".join(sorted(known)), "NAME,…")
 
 
 MIN_VERSION: Final = Kind(choice(*VERSIONS).parse, "1.2 or 1.3", "VERSION")
@@ -466,13 +440,5 @@ CLIENT_AUTH: Final = Kind(
     "none, optional or require",
     "none|optional|require",
 )
-CIPHER_SUITES: Final = Kind(
-    _names(_SUITES_OF_1_3 | frozenset(_SUITES)),
-    "a list of " + ", ".join(sorted((*_SUITES, *_SUITES_OF_1_3))),
-    "NAME,…",
-)
-CURVES: Final = Kind(
-    _names(frozenset(OPENSSL_CURVES)),
-    "a list of " + ", ".join(sorted(OPENSSL_CURVES)),
-    "NAME,…",
-)
+CIPHER_SUITES: Final = _names(*_SUITES, *_SUITES_OF_1_3)
+CURVES: Final = _names(*OPENSSL_CURVES)

@@ -340,6 +340,7 @@ class Collection(Generic[L, P]):
 
     def _counts(self) -> Iterator[P]:
         yield from self._by_word(f.STICKY, "result", _sticky)
+        yield from self._gauge(f.LEFT_ZONE, _left_zone)
         yield from self._counted(f.REQUESTS, "outcome", attrgetter("outcomes"))
         yield from self._counted(f.REQUEUES, "cause", attrgetter("requeues"))
         for family in (f.COLD_STARTS, f.OLD_COLD_STARTS):
@@ -573,6 +574,11 @@ def _adaptive_limit(row: _Row[L]) -> float | None:
 def _sticky(row: _Row[L]) -> Mapping[str, int]:
     sticky = row.throttler.slots.sticky
     return {} if sticky is None else dict(sticky.counts.by_result())
+
+
+def _left_zone(row: _Row[L]) -> int | None:
+    zones = row.throttler.slots.zones
+    return None if zones is None else zones.left
 
 
 def merged(histograms: Sequence[Histogram]) -> Histogram:

@@ -276,6 +276,12 @@ STICKY = counter(
     *(*REVISION, "result"),
     counts="request",
 )
+LEFT_ZONE = counter(
+    "activator_requests_outside_zone_total",
+    "Requests to pods outside of the activator's own zone, without those by hash or sticky.",
+    *REVISION,
+    counts="request",
+)
 PODS = gauge(
     "activator_pods",
     "Pods of the revision that the activator knows, by state.",

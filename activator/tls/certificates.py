@@ -351,7 +351,9 @@ class TlsFiles:
 
     def error(self, why: Exception) -> TlsFileError:
         """Return the error for these files."""
-        return TlsFileError(f"{self.what} ({self}): {why}")
+        missing = isinstance(why, FileNotFoundError)
+        remedy = "; mount the Secret there, or correct the path" if missing else ""
+        return TlsFileError(f"{self.what} ({self}): {why}{remedy}")
 
 
 def tls_files(certificate: str, key: str, client_ca: str, what: str = "TLS") -> TlsFiles | None:

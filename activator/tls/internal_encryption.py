@@ -106,7 +106,6 @@ class InternalTls:
         self._secret: Mapping[str, bytes] = {}
         self._bundles: tuple[str, ...] = ()
         self._roots: frozenset[str] = frozenset()
-        self._known_ca: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Start with the current Secret and bundles.
@@ -198,38 +197,45 @@ class InternalTls:
         return found + [("a trust bundle", pem.encode()) for pem in self._bundles if pem.strip()]
 
 
-class UnverifiedTls:
-    """Encrypts connections to pods of plain Services without verification, as kubelet does.
-
-    Nothing in Kubernetes gives such pods a certificate that the activator could verify. The class
-    has the interface of PodTls.
-
-    Arguments:
-        server_name: the host in the handshake; empty if only the pod's address is known.
-    """
-
-    def __init__(self, server_name: str = "") -> None:
-        self.server_name = server_name
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """The context for new HTTP/1.1 connections."""
-        return _unverified_context(HTTP1)
-
-    @property
-    def http2_context(self) -> ssl.SSLContext:
-        """The context for new HTTP/2 connections."""
-        return _unverified_context(HTTP2)
-
-    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
-        """Accept any certificate; see PodTls."""
-        return ""
-
-
 @cache
-def _unverified_context(protocol: str) -> ssl.SSLContext:
+def unverified_context(protocol: str) -> ssl.SSLContext:
+    """Return a context that accepts any certificate, with one protocol of HTTP."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols([protocol])
     return context
+
+
+class ServiceTls:
+    """Encrypts connections to the pods of a Service; has the interface of PodTls.
+
+    By default it verifies nothing, as kubelet does: nothing in Kubernetes gives such pods a
+    certificate that the activator could verify.
+
+    Arguments:
+        server_name: the host in the handshake; empty if only the pod's address is known.
+        context_of: returns the context for a protocol of HTTP. It checks the host, if it must.
+    """
+
+    def __init__(
+        self,
+        server_name: str = "",
+        context_of: Callable[[str], ssl.SSLContext] = unverified_context,
+    ) -> None:
+        self.server_name = server_name
+        self._context_of = context_of
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for new HTTP/1.1 connections."""
+        return self._context_of(HTTP1)
+
+    @property
+    def http2_context(self) -> ssl.SSLContext:
+        """The context for new HTTP/2 connections."""
+        return self._context_of(HTTP2)
+
+    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
+        """Return nothing: the handshake has checked what there is to check."""
+        return ""

@@ -7,10 +7,10 @@ version 0.15.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from activator.settings.config import Settings
-from activator.settings.values import TlsParameterError, TlsParameters
+from activator.settings.values import TlsParameterError
 from activator.tls.certificates import (
     HTTP1,
     HTTP2,
@@ -31,14 +31,12 @@ from activator.tls.certificates import (
     read_certificates,
     server_context,
 )
-from activator.tls.internal_encryption import pod_context
+from activator.tls.internal_encryption import ServiceTls, pod_context
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the files, so that many handshakes cost no more than a few.
-_LOOK_EVERY: Final = 1.0
-#: The endings of the names of keys and of their certificates.
-_ENDINGS: Final = (("-key.pem", ".pem"), (".key", ".crt"))
+#: Seconds between two looks at the files. kubelet itself changes them within about a minute.
+LOOK_EVERY: Final = 5.0
 _WHAT: Final = "TLS by KEDA_HTTP_PROXY_TLS_CERT_PATH, _KEY_PATH and _CERT_STORE_PATHS"
 
 
@@ -51,13 +49,12 @@ class _Loaded(NamedTuple):
 
 
 class StoreTls(ServerTls):
-    """A listener's context with a certificate for each host; looks at the files in handshakes.
+    """A listener's context with a certificate for each host; ``follow`` takes changed files.
 
     Arguments:
         default: the certificate for clients that name no host, or an unknown one.
         stores: folders with further certificates.
         make: returns the context of a certificate and a key in PEM.
-        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -65,7 +62,6 @@ class StoreTls(ServerTls):
         default: TlsFiles,
         stores: tuple[Path, ...],
         make: Callable[[bytes, bytes], ServerContext],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the files.
 
@@ -75,8 +71,6 @@ class StoreTls(ServerTls):
         self._default = default
         self._stores = stores
         self._make = make
-        self._clock = clock
-        self._due = clock() + _LOOK_EVERY
         self._by_name: dict[str, ServerContext] = {}
         self._loaded = {files: self._load(files) for files in self._pairs()}
         self._index()
@@ -107,7 +101,13 @@ class StoreTls(ServerTls):
             name: each.context for each in self._loaded.values() for name in each.names
         }
 
-    def _renew(self) -> None:
+    async def follow(self) -> None:
+        """Look for changed files until cancelled, in a thread: handshakes wait for no file."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.to_thread(self.renew)
+
+    def renew(self) -> None:
         """Read files that have changed; an unusable one leaves its last certificate in force."""
         before, after = self._loaded, dict[TlsFiles, _Loaded]()
         try:
@@ -115,10 +115,9 @@ class StoreTls(ServerTls):
                 after[files] = self._renewed(files, before.get(files))
         except (OSError, TlsFileError) as error:
             logger.warning("the last certificates of the listener stay in force: %s", error)
-            self._loaded = before | after
-        else:
+            after = before | after
+        if after != before:
             self._loaded = after
-        if self._loaded != before:
             self._index()
             self.replace(self._loaded[self._default].context)
             logger.info("certificates of the listener: %d", len(self._loaded))
@@ -133,9 +132,6 @@ class StoreTls(ServerTls):
             return known
 
     def _choose(self, handshake: ssl.SSLObject, name: str, listener: ssl.SSLContext) -> None:
-        if (now := self._clock()) >= self._due:
-            self._due = now + _LOOK_EVERY
-            self._renew()
         handshake.context = self._by_name.get((name or "").lower(), self.current)
 
 
@@ -153,20 +149,15 @@ def _stored(store: Path) -> Iterator[TlsFiles]:
             folders.clear()
             continue
         seen.add(real)
+        if folder.rpartition("/")[2].startswith(".."):  # kubelet's copies
+            continue
         for name in sorted(names):
-            key = _key_of(name)
-            if key and not folder.rpartition("/")[2].startswith(".."):  # kubelet's copies
-                yield TlsFiles(Path(folder, name), Path(folder, key), what=_WHAT)
-
-
-def _key_of(name: str) -> str:
-    """Return the name of the key of a certificate; empty if the name is no certificate's."""
-    for key, certificate in _ENDINGS:
-        if name.endswith(key):
-            return ""
-        if name.endswith(certificate):
-            return name.removesuffix(certificate) + key
-    return ""
+            stem, dot, ending = name.rpartition(".")
+            if dot and ending in ("crt", "pem") and not name.endswith("-key.pem"):
+                # Each ending of a certificate may come with each ending of a key, as in the add-on.
+                keys = Path(folder, f"{stem}.key"), Path(folder, f"{stem}-key.pem")
+                key = next(filter(Path.exists, keys), keys[ending == "pem"])
+                yield TlsFiles(Path(folder, name), key, what=_WHAT)
 
 
 def store_tls(settings: Settings) -> StoreTls | None:
@@ -177,17 +168,11 @@ def store_tls(settings: Settings) -> StoreTls | None:
     """
     if not settings.keda_tls or "keda" not in settings.dialect:
         return None
-    parameters = TlsParameters(
-        settings.tls_min_version,
-        settings.tls_max_version,
-        settings.tls_cipher_suites,
-        settings.tls_curve_preferences,
-    )
     default = TlsFiles(Path(settings.keda_tls_cert), Path(settings.keda_tls_key), what=_WHAT)
     stores = _folders(settings.keda_tls_stores)
-    make = partial(server_context, parameters, alpn=(HTTP2, HTTP1))
+    make = partial(server_context, settings.tls, alpn=(HTTP2, HTTP1))
     made = StoreTls(default, stores, make)
-    for note in parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+    for note in settings.tls.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
         logger.warning("TLS by KEDA_HTTP_PROXY_TLS_ENABLED: %s", note)
     return made
 
@@ -196,26 +181,7 @@ def _folders(paths: str) -> tuple[Path, ...]:
     return tuple(Path(path) for path in paths.split(",") if path)
 
 
-class UpstreamTls:
-    """Verifies a pod by the name of its Service; has the interface of PodTls.
-
-    Arguments:
-        contexts: for HTTP/1.1, and for HTTP/2.
-        server_name: ``service.namespace``.
-    """
-
-    def __init__(
-        self, contexts: tuple[ssl.SSLContext, ssl.SSLContext], server_name: str = ""
-    ) -> None:
-        self.context, self.http2_context = contexts
-        self.server_name = server_name
-
-    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
-        """Return nothing: the handshake has checked the name."""
-        return ""
-
-
-def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
+def upstream_tls(settings: Settings) -> Callable[[str], ServiceTls]:
     """Return what makes the TLS side of connections to the pods of a Service, by its name.
 
     Its roots are the certificates of the listener too, as in the add-on. Public authorities are
@@ -235,9 +201,9 @@ def upstream_tls(settings: Settings) -> Callable[[str], UpstreamTls]:
             roots |= read_certificates(file.read_bytes())
         except (OSError, CertificateError) as error:
             raise TlsFileError(f"TLS to pods, by KEDA_HTTP_TLS_CA_DIRS ({file}): {error}") from None
-    contexts = pod_context(roots, HTTP1), pod_context(roots, HTTP2)
-    for context in contexts:
+    contexts = {protocol: pod_context(roots, protocol) for protocol in (HTTP1, HTTP2)}
+    for context in contexts.values():
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if settings.keda_tls_skip_verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return partial(UpstreamTls, contexts)
+    return partial(ServiceTls, context_of=contexts.__getitem__)

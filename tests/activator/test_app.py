@@ -626,7 +626,8 @@ async def test_demo_starts_a_deployment_without_knative(tmp_path: Path) -> None:
             scaler = re.search(r"curl (http://\S+/api/v1/services)", output.read_text())
             assert scaler is not None
             async with httpx.AsyncClient(trust_env=False) as client:
-                (found,) = (await client.get(scaler[1])).json()["services"]
+                services = (await client.get(scaler[1])).json()["services"]
+            (found,) = (each for each in services if each["name"] == "web")
             assert (found["target"], found["replicas"]["present"]) == ("Deployment/web", 1)
             running.tell(signal.SIGTERM)
             assert await running.ended() == 0

@@ -17,6 +17,7 @@ from activator.cli import main as cli
 from activator.lab import command as lab_command
 from activator.scale import settings as scale_settings
 from activator.settings.config import SETTINGS, Settings, settings_of
+from tests.activator.settings.test_add_on import CHART, OLD
 
 SERVERS = ("run", "local", "demo")
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
@@ -31,7 +32,7 @@ class App(ModuleType):
         self.status = 0
         self.error: BaseException | None = None
 
-    def main(self, settings: Settings) -> int:
+    def main(self, settings: Settings, *, wakes_all: bool = False) -> int:
         self.started.append(settings)
         if self.error:
             raise self.error
@@ -93,6 +94,12 @@ def test_an_unknown_variable_is_named_with_the_nearest_one(app, command, capsys,
         monkeypatch.setenv(f"ACTIVATOR_SERVICE_{name}", "10.96.0.1")
     monkeypatch.setenv("ACTIVATOR_SERVICE_PORT", "tcp://10.96.0.1:80")
     monkeypatch.setenv("ACTIVATOR_STAT_PORT", "8081")
+    monkeypatch.setenv("KEDA_HTTP_READINES_TIMEOUT", "5s")
+    for name, value in {**CHART, **OLD}.items():
+        if name != "KEDA_HTTP_PROXY_PORT":  # it would choose the dialect keda
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KEDA_HTTP_ADD_ON_INTERCEPTOR_PROXY_SERVICE_HOST", "10.96.0.2")
+    monkeypatch.setenv("KEDA_HTTP_ADD_ON_INTERCEPTOR_PROXY_PORT", "tcp://10.96.0.2:8080")
     cli.main([command, "--no-such-flag"])
     assert "environment variable" not in capsys.readouterr().err
     more = {"scale": ["--stat-port", "x"], "explain": ["hello"]}
@@ -103,6 +110,8 @@ def test_an_unknown_variable_is_named_with_the_nearest_one(app, command, capsys,
         f"{what} ACTIVATOR_COLOUR is unknown and has no effect",
         f"{what} ACTIVATOR_QUEUE_DEPHT is unknown and has no effect; did you mean "
         "ACTIVATOR_QUEUE_DEPTH?",
+        f"{what} KEDA_HTTP_READINES_TIMEOUT is unknown and has no effect; did you mean "
+        "KEDA_HTTP_READINESS_TIMEOUT?",
     ]
 
 
@@ -314,10 +323,8 @@ def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
     assert cli.main(["explain", "hello", "--admin-url", URL]) == 4
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert (
-        "knows no revision or Service default/hello. Did you mean default/hello-00001?"
-        in captured.err
-    )
+    assert "knows no revision, Service or route object default/hello." in captured.err
+    assert "Did you mean default/hello-00001?" in captured.err
 
 
 def test_explain_of_no_revision_at_all_is_2(capsys):
@@ -380,7 +387,7 @@ ZAP = ["--zap-log-level=info", "--zap-encoder=json", "--zap-time-encoding=rfc333
 @pytest.fixture
 def _add_on(monkeypatch):
     for row in SETTINGS:
-        for variable in row.add_on:
+        for variable in row.add_on.split():
             monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("KEDA_HTTP_PROXY_PORT", "8080")
     monkeypatch.setenv("KEDA_HTTP_ADMIN_PORT", "9090")
@@ -458,3 +465,19 @@ def test_the_arguments_of_the_add_ons_scaler_are_those_of_scale(
     assert settings.dialect == ("keda",)
     assert (settings.log_level, settings.log_format) == expected
     assert cli.main(["version"]) == 0  # a command is what it was
+
+
+@pytest.mark.parametrize(("words", "expected"), [((), False), (("--wake-all",), True)])
+def test_the_scaler_can_wake_all_workloads_and_end(monkeypatch, words, expected):
+    asked = []
+    scaler = ModuleType("activator.scale.app")
+
+    def run(settings, *, wakes_all):
+        asked.append(wakes_all)
+        return 1
+
+    monkeypatch.setattr(scaler, "main", run, raising=False)
+    monkeypatch.setitem(sys.modules, "activator.scale.app", scaler)
+    monkeypatch.setenv("SYSTEM_NAMESPACE", "activator-system")
+    assert cli.main(["scale", *words]) == 1
+    assert asked == [expected]

@@ -13,6 +13,7 @@ from activator.driver import Driver
 from activator.records.counters import HttpCounters
 from activator.records.entries import PACE, Failed
 from activator.records.narration import EventKind
+from tests.activator.throttlers import release
 from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.errors import RevisionNotFound
 from throttler.model import (
@@ -227,7 +228,7 @@ async def test_release_hands_the_place_to_the_next_waiter_in_the_same_call() -> 
     world.pass_probe(revision)
     first, second = world.ask(revision, "first"), world.ask(revision, "second")
     assert second.ticket.state is QUEUED
-    world.driver.release(revision, first.ticket, world.loop.time())
+    release(world.driver, revision, first.ticket, world.loop.time())
     assert second.ticket.state is ASSIGNED
     assert world.told[-1] == ("assigned", "second")
 
@@ -248,7 +249,7 @@ async def test_requeued_request_goes_to_another_pod_before_those_that_came_later
     world.driver.requeue(revision, first.ticket, world.loop.time())
     assert first.ticket.state is QUEUED
     assert broken.state is PodState.PROBING
-    world.driver.release(revision, second.ticket, world.loop.time())
+    release(world.driver, revision, second.ticket, world.loop.time())
 
     assert first.ticket.pod is good
     assert world.told == [("probe", broken.address), ("assigned", "first")]
@@ -343,7 +344,7 @@ async def test_counters_of_a_draining_pod_stay_until_its_last_request_has_ended(
     counters.client_of(("10.0.0.1:8012", b"GET", 200, 1))
     world.list_pods([])
     assert counters.client
-    world.driver.release(revision, request.ticket, world.loop.time())
+    release(world.driver, revision, request.ticket, world.loop.time())
     assert not counters.client
 
 

@@ -13,3 +13,10 @@ def throttler_of(driver: Driver, ticket: Ticket) -> RevisionThrottler:
     throttler = driver.throttler.of(ticket.config)
     assert throttler is not None
     return throttler
+
+
+def release(driver: Driver, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
+    """End a request that has a pod, as the byte path does."""
+    changes = throttler.release(ticket, now)
+    if changes is not None:
+        driver.carry_out(changes)

@@ -65,7 +65,7 @@ async def violations(page: Page, rules: list[str] | None = None) -> list[str]:
 async def test_everybody_can_use_the_overview(own_site: Site, open_page: Open) -> None:
     page = await open_page(own_site.url)
     await expect(
-        page.get_by_text("No revision or Service is known yet.", exact=True).first
+        page.get_by_text("No revision, Service or route object is known yet.", exact=True).first
     ).to_be_visible()
     assert await violations(page) == []
     async with own_site.app("idle"), own_site.app("asked") as app:

@@ -90,7 +90,7 @@ async def test_the_address_of_a_page(site: Site, open_page: Open, faults: Faults
     faults.expect("404")  # the revision does not exist
     page = await open_page(f"{site.url}#/revisions/default/{quote(MARKUP, safe='')}")
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"default/{MARKUP}")
-    await expect(page.get_by_text("This activator has no revision or Service")).to_be_visible()
+    await expect(page.get_by_text("This activator has no revision, Serv")).to_be_visible()
     async with site.app("named-otherwise"):
         await page.goto(f"{site.url}#/?filter={quote(MARKUP)}")
         await page.reload()

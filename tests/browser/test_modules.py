@@ -237,6 +237,11 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     "pod_table.js": [
         ("inFlight({inFlight: 1200, limit: null, silentSeconds: null})", "1,200 / ∞"),
         ("inFlight({inFlight: 2, limit: 3, silentSeconds: 12.34})", "2 / 3, silent for 12 s"),
+        ("placeOf({address: 'a:1', kubernetes: 'ready', zone: 'z', near: true})",
+         "a:1, zone z (own)"),
+        ("placeOf({address: 'a:1', kubernetes: 'ready', zone: 'z', near: false})", "a:1, zone z"),
+        ("placeOf({address: 'a:1', kubernetes: 'ready', zone: null, near: null})", "a:1"),
+        ("placeOf({address: 'a:1', kubernetes: 'service'})", "a:1 ClusterIP"),
     ],
     "revision.js": [
         (f"factsOf({view(**WAKING)}).slice(-5, -1)",

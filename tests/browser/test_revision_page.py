@@ -143,7 +143,7 @@ async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Op
 async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults: Faults) -> None:
     faults.expect("404")
     page = await open_page(f"{site.url}#/revisions/default/nobody")
-    await expect(page.get_by_text("This activator has no revision or Service")).to_be_visible()
+    await expect(page.get_by_text("This activator has no revision, Serv")).to_be_visible()
     made = revision("nobody")
     made["spec"]["timeoutSeconds"] = -1
     write_object(site.manifests, made)
@@ -152,4 +152,4 @@ async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults:
     async with site.app("nobody") as app:
         app.ask()  # this is an event
         await expect(section(page, "Why requests wait")).to_be_visible()
-    await expect(page.get_by_text("This activator has no revision or Service")).to_be_visible()
+    await expect(page.get_by_text("This activator has no revision, Serv")).to_be_visible()

@@ -4,7 +4,8 @@
 kubeconfig, and ``images.json``: what runs for an image. Each pod has a network namespace and an
 address of its own, the user and capabilities of its security context, a ServiceAccount token, and
 DNS. Containers have probes, ``preStop``, a grace period, restarts with back-off, and logs. Volumes,
-init containers, cgroups and NetworkPolicies are not there. Kubernetes' counterpart: pkg/kubelet.
+init containers and NetworkPolicies are not there. The CPU of a container is limited once its pod
+was resized. Kubernetes' counterpart: pkg/kubelet.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import httpx
 
 from tests.cluster import dns
 from tests.cluster.control_plane import END_WITH_PARENT, URL
+from tests.cluster.cpu import CpuGroup, thousandths
 from tests.cluster.network import DNS, NODE, Object, PodNetwork, load_rules
 
 NAME: Final = "node-1"
@@ -137,6 +139,8 @@ class Container:
         self.reason = "ContainerCreating"
         self.is_ready = False
         self.pid = 0
+        self.resources: Object = spec.get("resources") or {}
+        self._cpu = CpuGroup(f"{pod.network.name}-{self.name}")
         self._is_started = False
         self._restarts = 0
         self._status = 0
@@ -147,6 +151,15 @@ class Container:
     @property
     def log(self) -> Path:
         return self.pod.node.log(self.pod.namespace, self.pod.name, self.name)
+
+    def resize(self, resources: Object) -> None:
+        """Apply the resources that the pod asks for now."""
+        if resources == self.resources:
+            return
+        self.resources = resources
+        if self.pid:
+            self._cpu.limit(self.pid, thousandths(resources, "limits"))
+        self.pod.changed.set()
 
     async def run(self) -> None:
         """Run the container until its pod ends, or until it has ended and must not restart."""
@@ -168,6 +181,7 @@ class Container:
             finally:
                 with suppress(ProcessLookupError):
                     process.kill()
+                self._cpu.remove()
             ended = process.returncode or 0
             self._status = ended if ended >= 0 else 128 - ended
             policy = pod.object["spec"].get("restartPolicy", "Always")
@@ -337,6 +351,7 @@ class Container:
             "ready": self.is_ready,
             "started": self._is_started,
             "restartCount": self._restarts,
+            "resources": self.resources,
             "state": {self.state.value: details[self.state]},
             "lastState": self._last,
         }
@@ -559,6 +574,8 @@ class Node:
                 self._running[pod.uid].cancel()
         elif pod is not None:
             pod.object = found
+            for container, spec in zip(pod.containers, found["spec"]["containers"], strict=True):
+                container.resize(spec.get("resources") or {})
             if "deletionTimestamp" in metadata:
                 pod.stopping.set()
         elif found["status"].get("phase", "Pending") == "Pending":

@@ -95,15 +95,17 @@ def definition(
     version: str,
     kind: str,
     *,
+    plural: str = "",
     scope: str = "Namespaced",
     columns: Mapping[str, str] | None = None,
 ) -> Object:
     """Return the CustomResourceDefinition of a kind, without a schema of its fields.
 
     Arguments:
+        plural: by default the kind with an s.
         columns: of ``kubectl get``: the path of each.
     """
-    plural = f"{kind.lower()}s"
+    plural = plural or f"{kind.lower()}s"
     shown = [{"name": n, "type": "string", "jsonPath": p} for n, p in (columns or {}).items()]
     found: Object = {
         "name": version,

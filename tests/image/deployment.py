@@ -29,6 +29,7 @@ def environment(overlay: str, name: str) -> dict[str, str]:
         "metadata.namespace": deployment["metadata"]["namespace"],
         "status.podIP": IP,
         "status.podIPs": IP,
+        "metadata.labels['topology.kubernetes.io/zone']": "",  # as before Kubernetes 1.35
     }
     return {entry["name"]: _value(entry, fields) for entry in container["env"]}
 

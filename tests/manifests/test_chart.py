@@ -66,6 +66,14 @@ ALL_MONITORS: Final = {"serviceMonitor": ON, "podMonitor": ON, "rules": ON, "das
 KNATIVE: Final = {"dialect": "knative"}
 SERVICES: Final = {"dialect": "services", "namespace": {"create": True}}
 OPTIONS: Final = {"admission": ON, "externalMetrics": ON, "networkPolicies": ON}
+WAKERS: Final = {
+    "sandboxes": "waker-sandboxes",
+    "clusters": "waker-clusters",
+    "virtualMachines": "waker-virtual-machines",
+    "rollouts": "waker-rollouts",
+    "resize": "waker-resize",
+    "http": "waker-http",
+}
 
 CHOICES: Final[dict[str, Choice]] = {
     "dropin": Choice(KNATIVE, "knative"),
@@ -86,15 +94,25 @@ CHOICES: Final[dict[str, Choice]] = {
         "services",
         ("service-monitor", "pod-monitor"),
     ),
+    **{
+        f"wakes{name.capitalize()}": Choice({**SERVICES, "wakers": {name: ON}}, "services", (each,))
+        for name, each in WAKERS.items()
+    },
     "servicesAlone": Choice(
         {**SERVICES, "scaler": {"enabled": False}}, "services", without=("activator-scale",)
     ),
     "servicesAll": Choice(
-        {**SERVICES, **OPTIONS, "monitoring": ALL_MONITORS},
+        {
+            **SERVICES,
+            **OPTIONS,
+            "monitoring": ALL_MONITORS,
+            "wakers": dict.fromkeys(WAKERS, ON),
+        },
         "services",
         (
             *("network-policies-of-services", "external-metrics", "service-monitor"),
             *("admission", "pod-monitor"),
+            *WAKERS.values(),
         ),
         monitoring=True,
     ),

@@ -80,7 +80,7 @@ def test_the_program_starts_with_what_the_deployments_give_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, started = ModuleType("activator.scale.app"), list[ScaleSettings]()
-    app.main = lambda settings: started.append(settings) or 0  # type: ignore[attr-defined,func-returns-value] # a stand-in
+    app.main = lambda settings, wakes_all: started.append(settings) or 0  # type: ignore[attr-defined,func-returns-value] # a stand-in
     monkeypatch.setitem(sys.modules, "activator.scale.app", app)
     interceptor, scaler, service = exchanged(tmp_path)
     found = container(scaler)

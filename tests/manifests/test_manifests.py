@@ -47,6 +47,7 @@ def environment(objects: list[Object]) -> dict[str, str]:
     """Return the container's environment, with the values that a cluster would set."""
     fields = {"metadata.name": "a-1", "metadata.namespace": "k", "status.podIP": "10.0.0.1"}
     fields["status.podIPs"] = "10.0.0.1"
+    fields["metadata.labels['topology.kubernetes.io/zone']"] = "eu-1a"
     return {
         entry["name"]: entry["value"]
         if "value" in entry

@@ -11,7 +11,12 @@ import pytest
 
 from activator.lab.control_plane.api import REVISIONS, Right
 from activator.lab.control_plane.plane import PlaneCall
+from activator.plain import service as services
+from activator.scale.wakers.table import waker_of
+from activator.scale.wakers.waker import MARK_RULE
+from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 from tests.activator.discovery.fake_api_server import Call
+from tests.activator.plain.objects import service
 from tests.activator.scale.world import Cluster, leader, until
 from tests.conftest import on_uvloop
 from tests.manifests import knative
@@ -181,3 +186,51 @@ async def test_each_request_of_the_activator_is_permitted_and_each_permission_is
         made = {as_call(call) for call in kube.plane.calls}
     assert {call for call in made if not any(grant.covers(call) for grant in permitted)} == set()
     assert {grant for grant in permitted if not any(map(grant.covers, made))} == set()
+
+
+@pytest.mark.parametrize(
+    ("component", "kind"),
+    [
+        ("waker-sandboxes", "agents.x-k8s.io/v1beta1/Sandbox/sandboxes"),
+        ("waker-clusters", "postgresql.cnpg.io/v1/Cluster/clusters"),
+        ("waker-virtual-machines", "kubevirt.io/v1/VirtualMachine/virtualmachines"),
+        ("waker-rollouts", "argoproj.io/v1alpha1/Rollout/rollouts"),
+    ],
+)
+def test_the_component_of_a_kind_adds_the_rules_of_its_waker_alone(
+    component: str, kind: str
+) -> None:
+    group, version, name, plural = kind.split("/")
+    resource = ScalableKind(group, version, name, plural)
+    found = services.parse(service())
+    assert found is not None
+    target = ScaleTarget(resource, "shop", "hello")
+    waker = waker_of(found, target)
+    assert not isinstance(waker, str)
+    rules = [*waker.rules(target.resource), *([MARK_RULE] if waker.marks else [])]
+    needed = {
+        Grant(rule.group, rule.resource, "", verb, "") for rule in rules for verb in rule.verbs
+    }
+    shipped = grants(build(SERVICES), "activator-scale")
+    assert grants(build(SERVICES, [component]), "activator-scale") - shipped == needed
+    assert needed.isdisjoint(shipped)
+
+
+@pytest.mark.parametrize(
+    ("component", "annotations"),
+    [("waker-resize", {"waker": "resize"}), ("waker-http", {"profile": "vllm-sleep"})],
+)
+def test_the_component_of_a_waker_adds_its_rules_alone(
+    component: str, annotations: dict[str, str]
+) -> None:
+    found = services.parse(service(annotations))
+    assert found is not None
+    needed = set()
+    for plural in ("deployments", "statefulsets"):
+        target = ScaleTarget(ScalableKind("apps", "v1", plural, plural), "shop", "hello")
+        waker = waker_of(found, target)
+        assert not isinstance(waker, str)
+        for rule in (*waker.rules(target.resource), MARK_RULE):
+            needed |= {Grant(rule.group, rule.resource, "", verb, "") for verb in rule.verbs}
+    shipped = grants(build(SERVICES), "activator-scale")
+    assert grants(build(SERVICES, [component]), "activator-scale") - shipped == needed - shipped

@@ -20,7 +20,7 @@ from activator.scale.election import Election
 from activator.scale.events import EventBook, Notice, Subject
 from activator.scale.takeover import slices
 from activator.scale.takeover.slices import stored
-from activator.scale.workloads.replicas import Scale
+from activator.scale.wakers.scale import Scale
 from tests.recorded.talk import Speaker, Talk
 
 Object = dict[str, Any]

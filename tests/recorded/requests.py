@@ -16,8 +16,9 @@ from activator.lab.control_plane.api import (
     ApiKinds,
     PlaneResponse,
 )
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.plane import PlaneRequest
 from activator.lab.control_plane.store import PlaneWatch
+from tests.control_plane.strict import StrictControlPlane
 from tests.recorded.recording import load
 
 Object = dict[str, Any]
@@ -33,7 +34,7 @@ _CATALOGUE: Final = ApiKinds((*BUILT_IN, SCALED_OBJECTS, REVISIONS, *HTTP_ADD_ON
 _NUMBERS: Final = ("limit", "timeoutSeconds", "continue", "resourceVersion")
 
 
-class Recorder(ControlPlane):
+class Recorder(StrictControlPlane):
     """A control plane that keeps the requests which come over its sockets.
 
     Attributes:

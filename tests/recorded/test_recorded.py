@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, SERVICES, Faults, Right
-from activator.lab.control_plane.plane import ControlPlane, PlaneServer
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, SERVICES, Right
+from activator.lab.control_plane.plane import PlaneServer
+from tests.control_plane.strict import Faults, StrictControlPlane
 from tests.manifests.kustomize import MANIFESTS, build
 from tests.manifests.test_rbac import grants
 from tests.recorded.conversation import SYSTEM, converse
@@ -87,7 +88,7 @@ class Rights:
 
 
 async def test_lab() -> None:
-    plane = ControlPlane((*BUILT_IN, SCALED_OBJECTS._replace(scalable=True)))
+    plane = StrictControlPlane((*BUILT_IN, SCALED_OBJECTS._replace(scalable=True)))
     server = PlaneServer(plane)
     await server.start()
 

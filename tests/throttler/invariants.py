@@ -148,6 +148,11 @@ def check_assigned(
     if policy not in ("hash", "sticky"):
         room = [other for other in room if other.in_share] or room
     assert pod in room, f"{ticket} borrows {pod.endpoint}, or has a pod that failed it"
+    zones = fed.real.slots.zones
+    if zones is not None and policy not in ("hash", "sticky"):
+        near = [other for other in room if other.zone == zones.zone]
+        assert not limit or not near or pod in near, f"{ticket} leaves its zone for {pod.endpoint}"
+        room = [other for other in room if other.zone == pod.zone]
     if policy == "first-available" and pod.in_share:
         assert pod is room[0]
     if policy == "least-loaded":
@@ -300,6 +305,9 @@ def check_reason(fed: Fed, lost: bool) -> Reason:
         assert bool(detail) == bool(fed.deleted or fed.listed or fed.real.backends.misnamed), (
             "a detail says why none is listed"
         )
+    elif reason is Reason.PODS_ASLEEP:
+        assert fed.spec.asleep
+        assert bool(detail) is lost
     elif reason is Reason.NO_ENDPOINTS:
         assert not reach.pods
         assert not fed.real.backends.service.address

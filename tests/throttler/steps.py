@@ -7,7 +7,8 @@ Each step calls the throttler as its driver would. It takes its choices from two
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,8 @@ PLACES = [
     for address in ("10.0.0.1:8012", "10.0.0.10:8012", "10.0.0.2:8012", "10.0.0.3:8012")
     for uid in ("", "u1", "u2")
 ]
+_NUMBERED = tuple(enumerate(PLACES))
+_ZONES = ("a", "b", "c", "")
 CONCURRENCIES: Sequence[int] = (0, 1, 3, 10)
 NO_PROBE = ReadinessRule.NO_PROBE
 READINESS = (ReadinessRule.EXEC_READINESS_PROBE, ReadinessRule.PROBE)
@@ -324,11 +327,16 @@ class Steps(Walk):
         )
         if id in self.feds:
             self.feds[id].listed = now.get(self.feds[id].spec.protocol, {})
+        # Now and then a zone has another name; one is unknown.
+        at = {one.address: _ZONES[(n // 3 + self.step // 50) % 4] for n, one in _NUMBERED}
         listed = {
-            protocol: endpoints(
-                [endpoint for endpoint, ready in each.items() if ready],
-                [endpoint for endpoint, ready in each.items() if ready is False],
-                [endpoint for endpoint, ready in each.items() if ready is None],
+            protocol: replace(
+                endpoints(
+                    [endpoint for endpoint, ready in each.items() if ready],
+                    [endpoint for endpoint, ready in each.items() if ready is False],
+                    [endpoint for endpoint, ready in each.items() if ready is None],
+                ),
+                zones=at,
             )
             for protocol, each in now.items()
         }
@@ -348,6 +356,7 @@ class Steps(Walk):
             protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
             readiness=NO_PROBE if plain and b // 4096 % 4 == 0 else READINESS[b // 64 % 4 != 0],
             behind_queue_proxy=not plain,
+            asleep=plain and (a + b) % 5 == 0,
             policies=Policies(
                 BALANCING[b // 256 % len(BALANCING)],
                 HashKey(b"x-user"),
@@ -362,8 +371,9 @@ class Steps(Walk):
             assert old is None or (old.deleted and old.real.idle)
             self.feds[id] = Fed(spec, real)
         fed = self.feds[id]
-        # The throttler applies the limit first, and then which pods need no probe.
+        # The throttler applies the limit first, and then which pods need no probe, or sleep.
         self.in_two_steps = NO_PROBE in {fed.spec.readiness, spec.readiness}
+        self.in_two_steps |= fed.spec.asleep or spec.asleep
         fed.spec, fed.deleted = spec, False
         fed.listed = self.listed[id].get(spec.protocol, {})
         self.find_share(id)
@@ -380,7 +390,9 @@ class Steps(Walk):
         id = IDS[a % 2]
         others = [f"10.9.0.{i}" for i in (1, 3, 11, 4, 5, 6, 7)][: b % 8]
         self.activators[id] = [*others, OWN_IP] if b // 8 % 5 else others
-        listed = dict.fromkeys(AppProtocol, self.activators[id])
+        zones = {ip: "abc"[n % (1 + b // 64 % 3)] for n, ip in enumerate(self.activators[id])}
+        found: Collection[str] = zones if b // 512 % 4 else self.activators[id]
+        listed = dict.fromkeys(AppProtocol, found)
         changes = self.throttler.set_activators(id, listed, self.now)
         self.find_share(id)
         self.carry_out(changes)

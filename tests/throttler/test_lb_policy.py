@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, One, addresses, unhurried
-from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
+from throttler.lb_policy import FirstAvailable, RandomChoice2, RoundRobin
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import Ticket
 
@@ -42,30 +42,37 @@ class TestFirstAvailable:
 
 
 class TestRoundRobin:
-    def indices(self, pods: Sequence[PodTracker], policy: Policy, *rooms: FreePods) -> list[int]:
-        return [list(pods).index(policy.pick(TICKET, list(pods), each)) for each in rooms]
+    def indices(self, pods: Sequence[PodTracker], *free: Collection[int]) -> list[int]:
+        """Return the picks of one policy from one set, whose free pods change."""
+        policy, room = RoundRobin(), FreePods(len(pods))
+        found = []
+        for numbers in free:
+            for number in range(len(pods)):
+                (room.add if number in numbers else room.discard)(number)
+            found.append(pods.index(policy.pick(TICKET, list(pods), room)))
+        return found
 
     def test_each_pod_gets_its_turn(self) -> None:
-        pods, all_free = pods_of(3), room(0, 1, 2)
-        assert self.indices(pods, RoundRobin(), *[all_free] * 7) == [0, 1, 2, 0, 1, 2, 0]
+        assert self.indices(pods_of(3), *[{0, 1, 2}] * 7) == [0, 1, 2, 0, 1, 2, 0]
 
     def test_full_pods_are_passed_over(self) -> None:
-        pods = pods_of(4)
-        rooms = [room(1, 3), room(0, 1, 3), room(0, 2), room(0), room(0)]
-        assert self.indices(pods, RoundRobin(), *rooms) == [1, 3, 0, 0, 0]
+        free = [{1, 3}, {0, 1, 3}, {0, 2}, {0}, {0}]
+        assert self.indices(pods_of(4), *free) == [1, 3, 0, 0, 0]
 
     def test_a_freed_pod_is_used_again(self) -> None:
-        pods = pods_of(3)
-        assert self.indices(pods, RoundRobin(), room(0, 1, 2), room(1, 2), room(0)) == [0, 1, 0]
+        assert self.indices(pods_of(3), {0, 1, 2}, {1, 2}, {0}) == [0, 1, 0]
 
-    def test_it_begins_again_when_the_list_has_shrunk(self) -> None:
-        pods, policy = pods_of(3), RoundRobin()
-        assert self.indices(pods, policy, room(0, 1, 2), room(0, 1, 2)) == [0, 1]
-        assert self.indices(pods[:1], policy, room(0), room(0)) == [0, 0]
+    def test_it_continues_after_a_change_of_the_pods(self) -> None:
+        one = One(10)
+        one.healthy(addresses(3))
+        assert [one.request().pod, one.request().pod] == one.healthy(addresses(3))[:2]
+        pods = one.healthy(addresses(4))
+        assert [one.request().pod for _ in range(3)] == [pods[2], pods[3], pods[0]]
+        pods = one.healthy(addresses(1))
+        assert [one.request().pod for _ in range(2)] == pods[:1] * 2
 
     def test_many_requests_are_spread_evenly(self) -> None:
-        pods, policy = pods_of(7), RoundRobin()
-        counts = Counter(self.indices(pods, policy, *[room(*range(7))] * 700))
+        counts = Counter(self.indices(pods_of(7), *[set(range(7))] * 700))
         assert set(counts.values()) == {100}
 
 

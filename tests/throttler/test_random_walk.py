@@ -172,7 +172,7 @@ def test_random_lives_keep_the_invariants_and_go_where_it_matters() -> None:
         ("new", "assigned", "queued", "assigned", "released"),
         ("new", "assigned", "timed-out"),
     }
-    assert all(been[reason.value] for reason in list(Reason)[:7]), been
+    assert all(been[reason.value] for reason in list(Reason)[:8]), been
     assert all(been[policy] > 100 for policy in POLICIES), been
     rare = (
         "via service",
@@ -187,6 +187,8 @@ def test_random_lives_keep_the_invariants_and_go_where_it_matters() -> None:
         "sticky",
         "token",
         "adapted",
+        "in its zone",
+        "outside of its zone",
     )
     assert all(been[place] > 15 for place in (*rare, "gone")), been
     turns = ("by arrival", "by class", "aged", "in turn", "kept its place")

@@ -210,7 +210,7 @@ def test_a_deleted_revision_is_the_reason() -> None:
     many.request()
     many.throttler.delete_revision(NAME)
     left = many.throttler.find_any(*NAME)
-    assert waiting_reason(left, True) == (Reason.NO_ENDPOINTS, "the revision was deleted")
+    assert waiting_reason(left, True) == (Reason.NO_ENDPOINTS, "the object was deleted")
 
 
 def test_the_only_pods_that_are_listed_are_of_another_revision_by_now() -> None:

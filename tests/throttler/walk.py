@@ -40,11 +40,13 @@ class Walk:
         self.sheds = seed % 2 == 0
         self.parks = parks  # requests wait for one pod, by class or flow
         self.plain = seed % 5 == 1  # the pods of the Service have no queue-proxy
+        self.zoned = seed % 4 < 2  # this activator knows its zone
         self.throttler = Throttler(
             replace(LIMITS, shed_early=self.sheds),
             random.Random(seed).random,
             own_ip=OWN_IP,
             borrow=self.borrow,
+            zone="a" if self.zoned else "",
         )
         self.now = 100.0
         self.step = 1
@@ -99,6 +101,8 @@ class Walk:
         self.been["sticky"] += fed.real.slots.sticky is not None
         self.been[policy] += 1
         self.been["via service"] += pod.is_service
+        self.been["in its zone"] += self.zoned and pod.zone == "a"
+        self.been["outside of its zone"] += self.zoned and pod.zone in ("b", "c")
         if not self.ledger.count(pod):
             self.seen.setdefault(pod, Seen()).busy_since = self.now
         self.ledger.hold(ticket, pod)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from hypothesis import HealthCheck, settings
 
@@ -29,6 +31,7 @@ from throttler.ticket import FOLLOWS, Changes, Ticket, TicketState
 NAME = RevisionID("default", "hello-00001")
 HTTP1 = AppProtocol.HTTP1
 H2C = AppProtocol.H2C
+NO_ZONES: Mapping[str, str] = MappingProxyType({})
 _PROBE, _EXEC = ReadinessRule.PROBE, ReadinessRule.EXEC_READINESS_PROBE
 
 #: Judge the throttler's decisions, not the speed of the machine.
@@ -217,10 +220,11 @@ class Many:
         own_ip: str = "",
         borrow: bool = True,
         seed: int = 1,
+        zone: str = "",
     ) -> None:
         self.now = 0.0
         self.throttler = Throttler(
-            limits or Limits(), random.Random(seed).random, own_ip=own_ip, borrow=borrow
+            limits or Limits(), random.Random(seed).random, own_ip, borrow, zone=zone
         )
         self.tickets = Tickets()
 
@@ -232,8 +236,9 @@ class Many:
         *,
         id: RevisionID = NAME,
         protocol: AppProtocol = HTTP1,
+        zones: Mapping[str, str] = NO_ZONES,
     ) -> Changes | None:
-        listed = endpoints(ready, not_ready, terminating)
+        listed = replace(endpoints(ready, not_ready, terminating), zones=zones)
         return self.throttler.set_endpoints(id, {protocol: listed}, self.now)
 
     def find(self, id: RevisionID = NAME) -> RevisionThrottler:

@@ -55,7 +55,7 @@ export function problems(activator, later, brief = false) {
   const files = Object.entries(activator.manifestErrors ?? {});
   if (brief && files.length) {
     texts.push(`Errors in ${counted(files.length, "file")} of the folder: see the overview.`);
-  } else texts.push(...files.map(([path, why]) => `${path}: ${why}`));
+  } else texts.push(...files.flatMap(([path, why]) => why.split("\n").map((line) => `${path}: ${line}`)));
   if (!brief) texts.push(...withoutEffect(activator.objectWarnings));
   return texts;
 }

@@ -25,6 +25,8 @@
  * @property {number | null} limit
  * @property {number | null} [adaptiveLimit]
  * @property {string | null} lastError
+ * @property {string | null} [zone]
+ * @property {boolean | null} [near]
  * @property {boolean} inSlice
  */
 

@@ -172,7 +172,7 @@ export class Overview {
     );
     const empty = byId("empty");
     empty.hidden = shown > 0;
-    if (all === 0) setText(empty, "No revision or Service is known yet.");
+    if (all === 0) setText(empty, "No revision, Service or route object is known yet.");
     else if (this.#route.waiting) setText(empty, `No ${one} has queued requests.`);
     else setText(empty, `No ${one} has “${this.#route.filter}” in its name.`);
   }

@@ -50,6 +50,15 @@ export function inFlight(pod) {
   return `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}${silent}`;
 }
 
+/**
+ * Return the address of a pod, with its zone if that is known. Pure.
+ * @param {PodView} pod
+ */
+export function placeOf(pod) {
+  const zone = pod.zone ? `, zone ${pod.zone}${pod.near ? " (own)" : ""}` : "";
+  return pod.kubernetes === "service" ? `${pod.address} ClusterIP` : pod.address + zone;
+}
+
 export class PodTable {
   #rows = element("tbody", { role: "rowgroup" });
   #rules = element("dl", { class: "rules" });
@@ -125,7 +134,7 @@ class PodRow {
     if (kind !== this.#kind) setChildren(this.#name, blockOf(kind), this.#address);
     this.#kind = kind;
     setAttr(this.element, "data-pod", pod.address);
-    setText(this.#address, pod.kubernetes === "service" ? `${pod.address} ClusterIP` : pod.address);
+    setText(this.#address, placeOf(pod));
     setAttr(this.element, "class", pod.decision);
     const status = pod.probeStatus === null ? "" : ` ${pod.probeStatus}`;
     const probed = pod.lastProbeSecondsAgo === null ? "" : `, ${ago(pod.lastProbeSecondsAgo)}`;

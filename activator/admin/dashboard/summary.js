@@ -56,7 +56,7 @@ export function requestsWait(n) {
  * @param {number} errors requests that failed within the last minute
  */
 export function calm({ inFlight, busy, names }, known, errors) {
-  if (!known) return "No revision or Service is known yet.";
+  if (!known) return "No revision, Service or route object is known yet.";
   const failed = errors ? ` ${counted(errors, "request")} failed within the last minute.` : "";
   const of = counted(known, ...names);
   if (!inFlight) return `No request is in flight; ${of} known.${failed}`;

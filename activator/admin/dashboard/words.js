@@ -165,7 +165,7 @@ export function withoutEffect(warnings = []) {
  */
 export function noRevision(names, warnings = []) {
   const about = warnings.filter((one) => `${one.namespace}/${one.name}` === names);
-  return ["This activator has no revision or Service of this name.", ...withoutEffect(about)].join(" ");
+  return ["This activator has no revision, Service or route object of this name.", ...withoutEffect(about)].join(" ");
 }
 
 /** @type {Record<string, (event: ActivatorEvent) => string>} */

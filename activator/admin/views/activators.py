@@ -75,7 +75,8 @@ class ActivatorView(TypedDict):
     ready: Annotated[bool, "whether `GET /readyz` responds 200"]
     notReadyReason: Annotated[str | None, "why the activator is not ready; `null` if it is"]
     manifestErrors: Annotated[
-        dict[str, str], "present errors in the files of `--manifests`, by path"
+        dict[str, str],
+        "present errors in the files of `--manifests`, a line for each object, by path",
     ]
     objectWarnings: Annotated[
         list[ObjectWarningView],

@@ -62,6 +62,8 @@ class PodView(TypedDict):
         "error of the last failed probe or connection, or the error response that ejected the "
         "pod; `null` if none",
     ]
+    zone: Annotated[str | None, "zone of the pod, by its EndpointSlice; `null` if unknown"]
+    near: Annotated[bool | None, "whether that is the activator's own zone; `null` if unknown"]
     inSlice: Annotated[bool, "whether the pod is usable and in this activator's own share"]
 
 

@@ -1,9 +1,8 @@
-"""The words of the API: kinds of objects, paths, discovery, error responses, and faults."""
+"""The words of the API: kinds of objects, paths, discovery, error responses, and rights."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -350,28 +349,9 @@ def invalid_named(kind: str, group: str, name: str, causes: list[str]) -> ApiErr
     return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {why}', details)
 
 
-def invalid(resource: ApiKind, name: str, causes: list[str]) -> ApiError:
-    """Return the error for an object with wrong fields, as `invalid_named` does."""
-    # The strategy of Events in the server still has the kind of the old group.
-    group = "" if resource.plural == "events" else resource.group
-    return invalid_named(resource.kind, group, name, causes)
-
-
 def invalid_options(cause: str) -> ApiError:
     """Return the error for a list or watch with a wrong ``resourceVersionMatch``."""
     return invalid_named("ListOptions", "meta.k8s.io", "", [f"resourceVersionMatch: {cause}"])
-
-
-def undecodable_patch(why: str) -> ApiError:
-    """Return the error for a patch after which a field has the wrong type."""
-    return invalid_named("", "", "", [f'patch: Invalid value: "{{...}}": {why}'])
-
-
-def undecodable(resource: ApiKind, why: str) -> ApiError:
-    """Return the error for an object with a field of the wrong type."""
-    kind = resource.kind
-    text = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
-    return ApiError(400, "BadRequest", text)
 
 
 def bad_request(why: str) -> ApiError:
@@ -423,83 +403,9 @@ def too_large(version: int, current: int) -> ApiError:
     return ApiError(504, "Timeout", text, {"causes": causes, "retryAfterSeconds": 1})
 
 
-def forbidden(place: ApiPath, user: str, verb: str) -> ApiError:
-    """Return the error for a request without rights; its details lack the subresource."""
-    resource, name = place.resource, place.name
-    what = f"{resource.plural}/{place.subresource}" if place.subresource else resource.plural
-    where = f'in the namespace "{place.namespace}"' if place.namespace else "at the cluster scope"
-    which = f'{resource.qualified} "{name}"' if name else resource.qualified
-    text = (
-        f'{which} is forbidden: User "{user}" cannot {verb} resource "{what}" in API group '
-        f'"{resource.group}" {where}'
-    )
-    return ApiError(403, "Forbidden", text, details_of(resource, name))
-
-
-#: The user of all requests, as a ServiceAccount appears in texts.
-USER = "system:serviceaccount:activator:activator-scale"
-
-
 class Right(NamedTuple):
     """A right as RBAC has it; the resource contains the subresource, as in ``pods/log``."""
 
     verb: str
     group: str
     resource: str
-
-
-class Faults:
-    """The faults of one control plane; all are off at first.
-
-    Attributes:
-        is_away: whether connections break and new ones are refused.
-        delay: seconds by which each response is late.
-        user: the user in texts about missing rights.
-        bookmark_period: seconds between two bookmarks of a watch.
-    """
-
-    def __init__(self) -> None:
-        self.is_away = False
-        self.delay = 0.0
-        self.user = USER
-        self.bookmark_period = 60.0
-        self._missing: set[Right] = set()
-        self._granted: set[Right] | None = None
-        self._conflicts: Counter[str] = Counter()
-        self._scripted: dict[tuple[str, str], deque[PlaneResponse]] = {}
-
-    def forbid(self, verb: str, resource: str, group: str) -> None:
-        """Refuse a verb on a resource, as ``forbid("patch", "deployments/scale", "apps")``."""
-        self._missing.add(Right(verb, group, resource))
-
-    def allow(self, verb: str, resource: str, group: str) -> None:
-        """End the effect of `forbid`."""
-        self._missing.discard(Right(verb, group, resource))
-
-    def grant_only(self, rights: set[Right] | None) -> None:
-        """Refuse everything but these rights; None grants everything again."""
-        self._granted = rights
-
-    def may(self, right: Right) -> bool:
-        """Return whether the user has a right."""
-        return right not in self._missing and (self._granted is None or right in self._granted)
-
-    def conflict(self, resource: ApiKind, times: int = 1) -> None:
-        """Refuse the next writes of existing objects of a kind, as if each had just changed."""
-        self._conflicts[resource.plural] += times
-
-    def takes_conflict(self, resource: ApiKind) -> bool:
-        """Return whether this write is refused, and count it."""
-        if not self._conflicts[resource.plural]:
-            return False
-        self._conflicts[resource.plural] -= 1
-        return True
-
-    def script(self, verb: str, resource: str, *responses: PlaneResponse) -> None:
-        """Send these responses to the next requests with a verb on a resource."""
-        self._scripted.setdefault((verb, resource), deque()).extend(responses)
-
-    def scripted(self, verb: str, resource: str) -> PlaneResponse | None:
-        """Return the next response of `script`, and count it; None for none."""
-        waiting = self._scripted.get((verb, resource))
-        return waiting.popleft() if waiting else None

@@ -1,14 +1,13 @@
 """A control plane in memory: requests in, responses and watches out; its socket, over HTTP/1.1.
 
-:mod:`.writes` creates and changes objects. This module decides what a request is, and whether the
-user may send it.
+:mod:`.writes` creates and changes objects. This module decides what a request is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -69,28 +68,25 @@ class ControlPlane:
     """The API server and its garbage collector. It needs a running loop.
 
     Attributes:
-        store, faults, resources: its objects, its faults and its kinds.
+        store, writes, resources: its objects, what changes them, and its kinds.
         calls: all requests for objects so far.
+        is_away: whether connections break and new ones are refused.
     """
 
     def __init__(
         self,
         resources: Iterable[api.ApiKind] = api.BUILT_IN,
         clock: Callable[[], datetime] = utc_now,
-        *,
-        allows_loopback: bool = False,
     ) -> None:
         """
         Arguments:
-            allows_loopback: accept loopback addresses in EndpointSlices. Kubernetes refuses them.
-                The lab needs them, because its pods are processes of one machine.
             clock: the time of day, for times in objects.
         """
         self.store = store.PlaneStore()
-        self.faults = api.Faults()
         self.resources = api.ApiKinds(resources)
         self.calls: list[PlaneCall] = []
-        self._writes = Writes(self.store, self.faults, clock, allows_loopback)
+        self.is_away = False
+        self.writes = Writes(self.store, clock)
         self._garbage = store.GarbageCollector(self.store, partial(self.act, "delete"))
         self._watches: set[store.PlaneWatch] = set()
         self._on_away: list[Callable[[], object]] = []
@@ -107,12 +103,12 @@ class ControlPlane:
 
     def go_away(self) -> None:
         """Break all connections, and refuse new ones until `come_back`."""
-        self.faults.is_away = True
+        self.is_away = True
         self.hang_up()
 
     def come_back(self) -> None:
         """End the effect of `go_away`."""
-        self.faults.is_away = False
+        self.is_away = False
 
     def hang_up(self) -> None:
         """Break all connections."""
@@ -158,9 +154,7 @@ class ControlPlane:
         Raises:
             ConnectionError: the server is away.
         """
-        if self.faults.delay:
-            await asyncio.sleep(self.faults.delay)
-        if self.faults.is_away:
+        if self.is_away:
             raise ConnectionRefusedError("the API server is away")
         return self.handle(request)
 
@@ -197,18 +191,29 @@ class ControlPlane:
             raise api.unknown_format(api.JSON)
         if place.resource == api.ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
-        if not self.faults.may(call.right):
-            raise api.forbidden(place._replace(name=call.name), self.faults.user, call.verb)
-        scripted = self.faults.scripted(call.verb, call.right.resource)
-        if scripted is not None:
-            return scripted
-        if call.verb == "watch":
-            return self._watch(place, query)
         context = WriteRequest(place, query, request.content_type, request.agent)
-        return self._answered(call.verb, context, request.body)
+        return self.respond(call, context, request.body)
+
+    def may(self, right: api.Right) -> bool:
+        """Return whether the user has a right: each one here."""
+        return True
+
+    def respond(
+        self, call: PlaneCall, context: WriteRequest, body: bytes
+    ) -> api.PlaneResponse | store.PlaneWatch:
+        """Return the response to a request for objects.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
+        if call.verb == "watch":
+            return self._watch(context.place, context.query)
+        return self._answered(call.verb, context, body)
 
     def _answered(self, verb: str, context: WriteRequest, body: bytes) -> api.PlaneResponse:
-        place, writes = context.place, self._writes
+        place, writes = context.place, self.writes
+        if (verb, place.resource, place.subresource) == ("patch", api.PODS, "resize"):
+            return _json(writes.resize(context, body))
         if place.subresource and not (place.subresource == "scale" and place.resource.scalable):
             raise api.no_resource()
         match verb:
@@ -233,18 +238,18 @@ class ControlPlane:
         words = [asked.get(name, "") for name in ("verb", "group", "resource")]
         part = asked.get("subresource", "")
         right = api.Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
-        status = {"allowed": self.faults.may(right)}
+        status = {"allowed": self.may(right)}
         kind = {"kind": api.ACCESS_REVIEWS.kind, "apiVersion": api.ACCESS_REVIEWS.api_version}
         spec = {"resourceAttributes": asked}
         return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
 
-    def _watch(self, place: api.ApiPath, query: dict[str, str]) -> store.PlaneWatch:
+    def _watch(self, place: api.ApiPath, query: Mapping[str, str]) -> store.PlaneWatch:
         if place.name:
             query = {**query, "fieldSelector": f"metadata.name={place.name}"}
         version = query.get("resourceVersion", "")
         if version and not version.isdigit():
             raise api.internal(store.unparsed(version))
-        watch = store.PlaneWatch(self.store, place, query, self.faults.bookmark_period)
+        watch = store.PlaneWatch(self.store, place, query)
         self._watches.add(watch)
         return watch
 
@@ -332,16 +337,14 @@ class PlaneServer:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._plane.faults.is_away:
+        if self._plane.is_away:
             writer.transport.abort()
             return
         self._writers.add(writer)
         try:
             await self._converse(reader, writer)
-        except (ConnectionError, BadRequest):
-            writer.transport.abort()
-        except asyncio.CancelledError:  # at the end of the program
-            # Python 3.11 would report a cancelled task as an error of the loop.
+        except (ConnectionError, BadRequest, asyncio.CancelledError):
+            # Python 3.11 would report a task that the end of the program cancels as an error.
             writer.transport.abort()
         finally:
             self._writers.discard(writer)

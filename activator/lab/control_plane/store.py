@@ -369,6 +369,8 @@ def _continued(token: str, current: int) -> tuple[int, int]:
 
 #: The annotation of the bookmark after the objects that existed before the watch.
 _INITIAL_END: Final = "k8s.io/initial-events-end"
+#: Seconds between two bookmarks of a watch that accepts them.
+_BOOKMARK_PERIOD: Final = 60.0
 
 
 class PlaneWatch:
@@ -383,12 +385,10 @@ class PlaneWatch:
         store: PlaneStore,
         place: api.ApiPath,
         query: Mapping[str, str],
-        bookmark_period: float,
     ) -> None:
         """
         Arguments:
             query: of the request; ``timeoutSeconds`` ends the watch.
-            bookmark_period: seconds between bookmarks, for watches that accept them.
 
         Raises:
             ApiError: a selector is wrong.
@@ -397,7 +397,6 @@ class PlaneWatch:
         self._store = store
         self._test = selector(query)
         self._takes_bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-        self._bookmark_period = bookmark_period
         self._seconds = float(query.get("timeoutSeconds") or "inf")
         self._lines: deque[bytes] = deque()
         self._has_more = asyncio.Event()
@@ -431,7 +430,7 @@ class PlaneWatch:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
-        bookmark = loop.time() + self._bookmark_period
+        bookmark = loop.time() + _BOOKMARK_PERIOD
         while True:
             if self.is_broken:
                 raise ConnectionResetError("the API server broke the connection")
@@ -441,7 +440,7 @@ class PlaneWatch:
             if self._is_over or (now >= end and not self._is_silent):
                 break
             if now >= bookmark and not self._is_silent:
-                bookmark = now + self._bookmark_period
+                bookmark = now + _BOOKMARK_PERIOD
                 self._bookmark()
                 continue
             self._has_more.clear()

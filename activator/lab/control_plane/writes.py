@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from activator.lab.control_plane import api, validation
+from activator.lab.control_plane import api, defaults
 from activator.lab.control_plane.store import PlaneStore
 
 
@@ -116,31 +116,9 @@ def scale_of(resource: api.ApiKind, found: Object, *, for_patch: bool = False) -
     }
 
 
-def replicas_of(scale: Object) -> int:
-    """Return the replicas that a written Scale requests.
-
-    Raises:
-        ApiError: they are no number, or below 0.
-    """
-    replicas = (scale.get("spec") or {}).get("replicas")
-    if replicas is None:
-        return 0
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise api.undecodable_patch(
-            validation.unmarshal(replicas, "ScaleSpec.spec.replicas", "int32")
-        )
-    if replicas < 0:
-        name = scale["metadata"].get("name", "")
-        why = f"spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0"
-        raise api.invalid_named("Scale", "autoscaling", name, [why])
-    return replicas
-
-
 MERGE_PATCH: Final = "application/merge-patch+json"
 #: Metadata that only the server sets.
 _SERVER_SETS: Final = ("uid", "creationTimestamp", "generation", "deletionTimestamp")
-#: The right that OpenShift demands for addresses in EndpointSlices.
-_RESTRICTED: Final = api.Right("create", api.SLICES.group, "endpointslices/restricted")
 
 
 class WriteRequest(NamedTuple):
@@ -157,14 +135,12 @@ class WriteRequest(NamedTuple):
         return self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Writes:
-    """The writing part of one API server; its user may set EndpointSlices to loopback addresses."""
+    """The writing part of one API server."""
 
     store: PlaneStore
-    faults: api.Faults
     clock: Callable[[], datetime]
-    allows_loopback: bool
 
     def existing(self, place: api.ApiPath) -> Object:
         """Return a copy of an object.
@@ -185,8 +161,6 @@ class Writes:
         """
         place, new = context.place, decoded(body, context.place.resource.kind)
         resource = place.resource
-        if why := validation.wrong_type(resource, new):
-            raise api.undecodable(resource, why)
         metadata = _identified(resource, new, place.namespace)
         if metadata.get("resourceVersion"):
             raise api.internal("resourceVersion should not be set on objects to be created")
@@ -194,7 +168,7 @@ class Writes:
             metadata["name"] = f"{prefix}{uuid4().hex[:5]}"
         for name in _SERVER_SETS:
             metadata.pop(name, None)
-        self._check(resource, new, None)
+        self.check(resource, new, None)
         if self.store.get(resource, place.namespace, metadata["name"]) is not None:
             raise api.already_exists(resource, metadata["name"])
         metadata["uid"] = str(uuid4())
@@ -212,9 +186,7 @@ class Writes:
         """
         place, new = context.place, decoded(body, context.place.resource.kind)
         if place.subresource:
-            return self._scaled(context, self.existing(place), new), 200
-        if why := validation.wrong_type(place.resource, new):
-            raise api.undecodable(place.resource, why)
+            return self.scaled(context, self.existing(place), new), 200
         metadata = _identified(place.resource, new, place.namespace)
         if metadata.get("name") != place.name:
             raise api.bad_request(
@@ -245,13 +217,22 @@ class Writes:
         old = self.existing(place)
         if place.subresource:
             base = scale_of(place.resource, old, for_patch=True)
-            return self._scaled(context, old, merge(base, change))
+            return self.scaled(context, old, merge(base, change))
         new = merge(old, change)
-        if why := validation.wrong_type(place.resource, new):
-            raise api.undecodable_patch(why)
         if new["metadata"].get("name") != place.name:
             raise api.bad_request("the name of the object does not match the name on the URL")
         return self._replaced(context, old, new)
+
+    def resize(self, context: WriteRequest, body: bytes) -> Object:
+        """Change the resources of a pod's containers, each by its name; return the pod.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
+        old, change = self.existing(context.place), decoded_patch(body)
+        named = {each["name"]: each for each in change["spec"]["containers"]}
+        found = [merge(each, named.get(each["name"], {})) for each in old["spec"]["containers"]]
+        return self._replaced(context, old, merge(old, {"spec": {"containers": found}}))
 
     def delete(self, context: WriteRequest, body: bytes) -> Object:
         """Delete an object; return the Status of a success, or a pod that is now terminating.
@@ -287,19 +268,19 @@ class Writes:
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return {**status, "details": {**details, "uid": metadata["uid"]}}
 
-    def _scaled(self, context: WriteRequest, old: Object, scale: Object) -> Object:
-        place = context.place
-        version = (scale.get("metadata") or {}).get("resourceVersion", "")
-        if not isinstance(version, str):
-            raise api.undecodable_patch(validation.wrong_type(place.resource, scale))
-        replicas = replicas_of(scale)
+    def scaled(self, context: WriteRequest, old: Object, scale: Object) -> Object:
+        """Set an object's replicas as its Scale says, and return the new Scale.
+
+        Raises:
+            ApiError: the server refuses it.
+        """
         new = deepcopy(old)
-        new.setdefault("spec", {})["replicas"] = replicas
+        new.setdefault("spec", {})["replicas"] = (scale.get("spec") or {}).get("replicas") or 0
         for name in ("uid", "resourceVersion"):
             if value := scale["metadata"].get(name):
                 new["metadata"][name] = value
         written = self._replaced(context, old, new, scales=True)
-        return scale_of(place.resource, written, for_patch=True)
+        return scale_of(context.place.resource, written, for_patch=True)
 
     def _replaced(
         self, context: WriteRequest, old: Object, new: Object, *, scales: bool = False
@@ -310,16 +291,14 @@ class Writes:
             plural = resource.plural + ("/scale" if scales else "")
             why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise api.conflict(resource, place.name, f"Precondition failed: {why}", plural)
-        self._expect_version(place, metadata.get("resourceVersion", ""), old)
-        if self.faults.takes_conflict(resource):
-            raise api.conflict(resource, place.name)
+        self.expect_version(place, metadata.get("resourceVersion", ""), old)
         for name in _SERVER_SETS:
             metadata.pop(name, None)
             if name in old["metadata"]:
                 metadata[name] = old["metadata"][name]
         if "status" in old:  # only controllers write it
             new["status"] = old["status"]
-        self._check(resource, new, old)
+        self.check(resource, new, old)
         if resource.has_generation and _content(new) != _content(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
         record(resource, new, old, context.manager, self._now(), scales=scales)
@@ -331,7 +310,12 @@ class Writes:
             return self.store.delete(resource, place.namespace, place.name)
         return self.store.put(resource, new)
 
-    def _expect_version(self, place: api.ApiPath, version: str, old: Object) -> None:
+    def expect_version(self, place: api.ApiPath, version: str, old: Object) -> None:
+        """Check that a write knows the present version of an object; it may name none.
+
+        Raises:
+            ApiError: it names another version.
+        """
         if not version:
             return
         if not version.isdigit():
@@ -339,21 +323,13 @@ class Writes:
         if version != old["metadata"]["resourceVersion"]:
             raise api.conflict(place.resource, place.name)
 
-    def _check(self, resource: api.ApiKind, new: Object, old: Object | None) -> None:
-        validation.fill(resource, new)
+    def check(self, resource: api.ApiKind, new: Object, old: Object | None) -> None:
+        """Fill in the fields of an object that replaces ``old``; None for a new object."""
+        defaults.fill(resource, new)
         metadata = new["metadata"]
         for name in ("labels", "annotations", "ownerReferences", "finalizers"):
             if name in metadata and not metadata[name]:
                 del metadata[name]
-        name = metadata.get("name", "")
-        if found := validation.causes(resource, new, old, self.allows_loopback):
-            raise api.invalid(resource, name, found)
-        if resource != api.SLICES or self.faults.may(_RESTRICTED):
-            return
-        same = old is not None and all(new[part] == old[part] for part in ("endpoints", "ports"))
-        if new["endpoints"] and not same:
-            place = api.ApiPath(resource, metadata.get("namespace", ""), name, "restricted")
-            raise api.forbidden(place, self.faults.user, "create")
 
     def _now(self) -> str:
         return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")

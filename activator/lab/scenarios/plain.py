@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 
 from activator.lab.cluster import ServiceProxy
 from activator.lab.control_plane.api import AUTOSCALERS
@@ -98,7 +99,7 @@ async def rollout(lab: Environment) -> None:
     web = await lab.deploy_service(replicas=2)
     async with lab.load(web, rate=RATE, posts=5) as load:
         await load.more(RATE // 2)
-        lab.roll_out(web, "b")
+        lab.roll_out(web)
         await lab.until(lambda: len(web.pods) == 4, "two new pods start")
         await web.pods[0].until("stopped")
         await web.pods[1].until("stopped")
@@ -133,10 +134,7 @@ async def scale_down(lab: Environment) -> None:
         await load.more(20)
         web.scale(1)
         await lab.until(lambda: all(pod.count("draining") for pod in leaving), "two pods terminate")
-        await web.until_view(
-            "the activator uses one pod",
-            lambda view: sum(pod["usable"] for pod in view["pods"]) == 1,
-        )
+        await web.until_usable(1, "the activator uses one pod")
         await load.more(50)
         ended = await asyncio.gather(*slow)
         for pod in leaving:
@@ -253,8 +251,8 @@ async def two_owners(lab: Environment) -> None:
     web = await lab.deploy_service(replicas=3)
     lab.note(Who.FAULT, "a HorizontalPodAutoscaler targets the Deployment too")
     lab.cluster.create(AUTOSCALERS, autoscaler(web.name))
-    view = await lab.until_view(
-        web, "reason two-owners", lambda view: view.get("reason") == "two-owners", Who.SCALER
+    view = await web.until_view(
+        "reason two-owners", lambda view: view.get("reason") == "two-owners", Who.SCALER
     )
     lab.expect("the reason names the HPA", "web" in str(view["detail"]), view["detail"])
     lab.expect_equal("the scaler leaves the pods alone", web.replicas, 3)
@@ -296,7 +294,7 @@ async def ten_times(lab: Environment) -> None:
 
 async def _roll_out_and_sleep(lab: Environment, web: AppHandle) -> None:
     """Roll out a template; then scale to zero `TIMES` times, until a new pod responds."""
-    lab.roll_out(web, "b")
+    lab.roll_out(web)
     await web.pods[0].until("stopped")
     for _ in range(TIMES):
         pod, before = web.pods[-1], len(web.pods)
@@ -345,6 +343,8 @@ SLEEP_DELAY = 1.0
 PERIOD = 0.02
 #: Seconds for which a new leader removes no pod, and then the last pod goes.
 SLEEPS_WITHIN = 90.0
+#: Milliseconds from a request to the response of a pod that was parked.
+WAKES_WITHIN = 500.0
 SLEEP_DRAIN = "--quiet-period=2.0"
 
 
@@ -415,3 +415,24 @@ async def front(lab: Environment) -> None:
     most.append((await web.pods[-1].counters())["maxInFlight"])
     lab.expect_equal("no pod ever has more than one request", most, [1, 1, 1])
     lab.expect_only_200("each request gets 200", load)
+
+
+@scenario(32, "plain-parked", is_long=True)
+async def parked(lab: Environment) -> None:
+    """The scaler takes the CPU of an idle pod, which keeps its memory (over a minute).
+
+    Kubernetes: can resize a pod, but does not know when requests come.
+
+    Here: the pod stays, and the first request waits for one resize instead of a start.
+    """
+    web = await lab.deploy_service(replicas=1, annotations={"waker": "resize", "idle-seconds": "5"})
+    (pod,) = web.pods
+    async with asyncio.timeout(SLEEPS_WITHIN):
+        while not pod.process.is_parked:
+            lab.changed.clear()
+            await lab.changed.wait()
+    began = time.monotonic()
+    lab.expect_200("a request wakes the pod", await lab.request(web))
+    took = (time.monotonic() - began) * 1000
+    lab.expect(f"its response is there after {took:.0f} ms", took < WAKES_WITHIN, took)
+    lab.expect_equal("no other pod was started", len(web.pods), 1)

@@ -7,7 +7,7 @@ from asyncio import Task
 
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle, View
-from activator.lab.programs import ClientResponse
+from activator.lab.programs import ClientResponse, served_by
 from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
 
@@ -35,21 +35,21 @@ async def sticky_sessions(lab: Environment) -> None:
         not any(address in cookie for address in addresses for cookie in cookies),
     )
     again = await _visit(lab, app, cookies)
-    lab.expect("each client reaches its pod again", _pods(again) == _pods(first))
+    lab.expect("each client reaches its pod again", served_by(again) == served_by(first))
 
     app.start_pods(1)
-    await app.until_view("a fourth pod is usable", lambda view: _usable(view["pods"]) == 4)
+    await app.until_usable(4, "a fourth pod is usable")
     more = await _visit(lab, app, cookies)
-    lab.expect("no client moves to the new pod", _pods(more) == _pods(first))
+    lab.expect("no client moves to the new pod", served_by(more) == served_by(first))
 
     gone = app.pods[0]
     gone.terminate()
-    await app.until_view("one pod is gone", lambda view: _usable(view["pods"]) == 3)
+    await app.until_usable(3, "one pod is gone")
     last = await _visit(lab, app, cookies)
-    stayed = [old == new for old, new in zip(_pods(first), _pods(last), strict=True)]
+    stayed = [old == new for old, new in zip(served_by(first), served_by(last), strict=True)]
     lab.expect(
         "only the clients of the pod that is gone move",
-        all(same or old == gone.name for same, old in zip(stayed, _pods(first), strict=True)),
+        all(same or old == gone.name for same, old in zip(stayed, served_by(first), strict=True)),
         f"{stayed.count(False)} of {CLIENTS} moved",
     )
     lab.expect(
@@ -70,15 +70,6 @@ async def _visit(lab: Environment, app: AppHandle, cookies: list[str]) -> list[C
     served = [response.status for response in responses]
     lab.expect("each client gets 200", served == [200] * len(cookies), set(served))
     return responses
-
-
-def _pods(responses: list[ClientResponse]) -> list[str]:
-    """Return the name of the pod that sent each response."""
-    return [response.body.removeprefix("Hello from ").partition(",")[0] for response in responses]
-
-
-def _usable(pods: list[dict[str, object]]) -> int:
-    return sum(pod["usable"] is True for pod in pods)
 
 
 TENANTS = {

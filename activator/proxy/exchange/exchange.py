@@ -879,9 +879,11 @@ class Exchange(Requester):
         state = ticket.state
         if state is ASSIGNED:
             if ended == "served" and 101 < status < 502:
-                services.driver.release(entry.throttler, ticket, now)
+                changes = entry.throttler.release(ticket, now)
             else:
-                services.driver.release(entry.throttler, ticket, now, end.of_pod(ended, status))
+                changes = entry.throttler.release(ticket, now, end.of_pod(ended, status))
+            if changes is not None:
+                services.driver.carry_out(changes)
         elif state is QUEUED:
             services.driver.cancel(entry.throttler, ticket, now)
 

@@ -53,8 +53,8 @@ def may_enter(exchange: Exchange, rules: InterceptorRules, now: float) -> bool:
         exchange, now: see ``permission.may_enter``.
         rules: of its revision.
     """
-    throttler, base = exchange.entry.throttler, exchange.client.base
-    is_asleep = not throttler.slots.pods
+    base = exchange.client.base
+    is_asleep = not exchange.entry.throttler.is_awake
     route = _static_route(exchange.request, rules) if rules.static_routes else None
     if route is not None:
         exchange.ticket.counts = False
@@ -144,7 +144,7 @@ def keep_demand(exchange: Exchange, now: float) -> None:
         now: seconds.
     """
     entry, until = exchange.entry, exchange.ticket.arrived + DEMAND
-    if rules_of(exchange) is not None and now < until and not entry.throttler.slots.pods:
+    if rules_of(exchange) is not None and now < until and not entry.throttler.is_awake:
         exchange.services.keep_demand(entry, until, now)
 
 
@@ -216,9 +216,13 @@ def fall_back(exchange: Exchange, now: float) -> bool:
     driver, ticket = exchange.services.driver, exchange.ticket
     id_ = exchange.entry.throttler.revision.id._replace(kind=RevisionKind.FALLBACK)
     try:
-        exchange.entry = entry = driver.entries.of(id_)
+        entry = driver.entries.of(id_)
     except RevisionNotFound:
         return False
+    theirs = entry.throttler.revision.policies.interceptor
+    if theirs is not None and theirs.problem:
+        return False  # its Service is missing, so no pod would come
+    exchange.entry = entry
     wait.ended("timed-out", now)
     within = seconds_to_response(entry.throttler.revision, idle_from_arrival=False)
     until = ticket.arrived + exchange.client_timeout

@@ -197,7 +197,7 @@ def name_wait(exchange: Exchange, detail: str) -> str:
         name = words.FALLBACK
     elif rules is not None:
         name = words.READINESS[rules.kind]
-    limit = f"{name} {limits.wait.seconds:g}"
+    limit = _limit(name, limits.wait.seconds)
     if rules is not None and limits.wait.ends_with_client:
         limit = _name_of_client(exchange)
     return "; ".join(filter(None, (detail, limit)))
@@ -205,15 +205,19 @@ def name_wait(exchange: Exchange, detail: str) -> str:
 
 def rules_of(exchange: Exchange) -> InterceptorRules | None:
     """Return what the object of a request asks for; None for other revisions."""
-    requests = exchange.entry.throttler.revision.policies.requests
-    return None if requests is None else requests.interceptor
+    return exchange.entry.throttler.revision.policies.interceptor
 
 
 def _name_of_client(exchange: Exchange) -> str:
     """Return the limit of the whole request, which its client or its object has set."""
     timeout, rules = exchange.client_timeout, rules_of(exchange)
     is_own = rules is not None and rules.request_timeout == timeout
-    return f"{words.REQUEST if is_own else 'grpc-timeout'} {timeout:g}"
+    return _limit(words.REQUEST if is_own else "grpc-timeout", timeout)
+
+
+def _limit(name: str, seconds: float) -> str:
+    """Return a limit and its value, with its unit unless the name has it."""
+    return f"{name} {seconds:g}{'' if 'seconds' in name.lower() else 's'}"
 
 
 def check(exchange: Exchange, now: float) -> float:
@@ -261,7 +265,7 @@ def name_of(revision: Revision, *, idle: bool) -> str:
     """
     whole, response_start, silence = _NAMES[revision.id.kind]
     if idle:
-        return f"{silence} {revision.idle_timeout:g}"
+        return _limit(silence, revision.idle_timeout)
     if 0 < revision.response_start_timeout < revision.timeout:
-        return f"{response_start} {revision.response_start_timeout:g}"
-    return f"{whole} {revision.timeout:g}"
+        return _limit(response_start, revision.response_start_timeout)
+    return _limit(whole, revision.timeout)

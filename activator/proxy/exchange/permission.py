@@ -131,8 +131,7 @@ def _response_of_sleeping(
 ) -> OwnResponse | None:
     """Return the response to a request that may not start a pod; None if it needs a pod."""
     request, wake = exchange.request, policies.wake
-    is_awake = exchange.entry.throttler.slots.pods  # also if each one is busy
-    if is_awake or _may_wake(exchange, policies):
+    if exchange.entry.throttler.is_awake or _may_wake(exchange, policies):
         return None
     if is_prefetch(policies.waiting, request):
         return _asleep(exchange, 503)  # a browser would show a good response later

@@ -118,7 +118,7 @@ def _limit(revision: Revision) -> float:
 
 def phase_of(throttler: RevisionThrottler) -> StartPhase:
     """Return the phase of a revision at which requests wait."""
-    if throttler.slots.pods:
+    if throttler.is_awake:
         return StartPhase.BUSY
     pods = [pod for pod in throttler.backends.pods.values() if pod.state is not PodState.DRAINING]
     if not pods:
@@ -384,7 +384,7 @@ def _send_page(exchange: Exchange, now: float) -> float:
         return inf
     services, entry = exchange.services, exchange.entry
     throttler = entry.throttler
-    if throttler.slots.pods:  # also if each one is busy
+    if throttler.is_awake:
         return now + LOOK_AGAIN
     revision = throttler.revision
     requests = revision.policies.requests

@@ -208,7 +208,7 @@ def _as_problem(
     assert response.reason is not None
     members: dict[str, str | float] = {
         "type": TYPES + response.reason.value,
-        "title": ROWS[response.reason].title(is_service=kind is RevisionKind.SERVICE),
+        "title": ROWS[response.reason].title(is_service=kind is not RevisionKind.REVISION),
         "status": response.status,
         "detail": printable(response.detail) or response.body.decode().rstrip("\n"),
         "reason": response.reason.value,
@@ -256,7 +256,7 @@ def as_error(response: OwnResponse, added_lines: bytes, kind: RevisionKind) -> O
     reason, body = response.reason, response.body
     assert reason is not None
     if not body.startswith(b'{"error"'):
-        title = ROWS[reason].title(is_service=kind is RevisionKind.SERVICE)
+        title = ROWS[reason].title(is_service=kind is not RevisionKind.REVISION)
         detail = printable(response.detail)
         message = f"{title} ({detail})" if detail else title
         body = error(message, response.status, reason.value)

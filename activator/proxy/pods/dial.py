@@ -22,8 +22,7 @@ from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod, Http2PodState, PodSt
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.files import Waiter
 from activator.tls.certificates import HTTP2, protocol, reason
-from activator.tls.internal_encryption import PodTls, UnverifiedTls
-from activator.tls.store import UpstreamTls
+from activator.tls.internal_encryption import PodTls, ServiceTls
 
 if TYPE_CHECKING:
     from activator.proxy.pods.pool import Pool
@@ -34,9 +33,11 @@ LOCAL_SHORTAGE = frozenset(
 )
 #: Seconds until a connect is retried after such an error.
 SHORTAGE_PAUSE = 0.05
-#: Most seconds for a TLS handshake (Go's transport: the same). It takes longer than a connect if a
-#: pod has just started on a share of a core.
+#: Most seconds for a TLS handshake (Go's transport: the same), and how many times as long as a
+#: connect it may take. The kernel connects, but a pod that has just started may have a small share
+#: of a core for a handshake. A pod that stays silent must not hold its requests much longer.
 HANDSHAKE_TIMEOUT = 10.0
+HANDSHAKE_FACTOR = 5.0
 #: Most seconds for a pod to close its side of TLS. Then the activator closes the TCP connection.
 SHUTDOWN_TIMEOUT = 5.0
 #: The error of a connection that a pod accepted and closed at once.
@@ -66,7 +67,7 @@ class Proof(NamedTuple):
         http2: whether the pod also has to choose HTTP/2.
     """
 
-    tls: PodTls | UnverifiedTls | UpstreamTls
+    tls: PodTls | ServiceTls
     namespace: str
     http2: bool = False
 
@@ -208,7 +209,7 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
     Raises:
         OSError: see ``connect_tls``.
     """
-    files = pool.resources.files
+    files, target = pool.resources.files, pool.target
     limit = min(within, pool.resources.limits.connect_timeout)
     while True:
         idle = await files.take(waiter, probe=within < inf)
@@ -216,7 +217,14 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
             return idle
         pod: Http1Pod | Http2Pod = Http2Pod(pool) if http2 else Http1Pod(pool)
         try:
-            await pool.target.connect(pod.protocol(), limit, within, http2=http2)
+            # The loops find methods by name, so a compiled class needs no base class of asyncio.
+            loops = cast(asyncio.BaseProtocol, pod.protocol())
+            if target.proof is None:
+                await connect(loops, target.host, target.port, limit)
+            else:
+                both = limit, min(within, HANDSHAKE_FACTOR * limit, HANDSHAKE_TIMEOUT)
+                proof = target.proof._replace(http2=http2)
+                await connect_tls(loops, target.host, target.port, both, proof)
             return pod
         except OSError as error:
             if error.errno not in LOCAL_SHORTAGE or not waiter.wants_connection:

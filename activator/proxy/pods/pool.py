@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import Final, cast, final
+from typing import Final, final
 
 from activator.knative.words import (
     ORIGINAL_HOST_START,
@@ -31,19 +31,15 @@ from activator.proxy.message.fields import HTTP_1_1, HTTP_2, HttpVersion
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import IDEMPOTENT, PLAIN_HOST_START, Request
 from activator.proxy.pods.dial import (
-    HANDSHAKE_TIMEOUT,
     Dial,
     Proof,
     SharedDial,
-    connect,
-    connect_tls,
 )
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
-from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, UnverifiedTls
-from activator.tls.store import UpstreamTls
+from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, ServiceTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
@@ -53,7 +49,7 @@ IDLE_TIMEOUT: Final = 90.0
 #: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
 SPARE_TIMEOUT: Final = 20.0
 #: The TLS of all pods of plain Services.
-UNVERIFIED: Final = UnverifiedTls()
+UNVERIFIED: Final = ServiceTls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +85,7 @@ class PodTarget:
         host, port: the address of connections; over TLS they use another port.
         origin: host and port as ``scheme://ip:port``.
         is_plain: whether the pod has no queue-proxy.
+        proof: what the pod has to prove over TLS; None without TLS.
         probe_lines: the fields by which a probe names the pod, each with its CRLF.
         host_lines: the fields by which a request names the pod, each with its CRLF.
         host_start: the start of the line with the client's host, see ``request.pod_head``.
@@ -97,7 +94,6 @@ class PodTarget:
 
     __slots__ = (
         "_peer_line",
-        "_proof",
         "_revision",
         "address",
         "host",
@@ -108,12 +104,13 @@ class PodTarget:
         "origin",
         "port",
         "probe_lines",
+        "proof",
     )
 
     def __init__(
         self,
         pod: PodTracker,
-        tls: PodTls | UnverifiedTls | UpstreamTls | None,
+        tls: PodTls | ServiceTls | None,
         *,
         passthrough: bool,
     ) -> None:
@@ -124,9 +121,9 @@ class PodTarget:
         host, _, port = pod.address.rpartition(":")
         self.host = host.strip("[]")
         self.port = int(port)
-        self._proof: Proof | None = None
+        self.proof: Proof | None = None
         if tls is not None:
-            self._proof = Proof(tls, self._revision.namespace)
+            self.proof = Proof(tls, self._revision.namespace)
             if not self.is_plain:
                 self.port = SERVICE_PORT if pod.is_service else POD_PORT
         scheme = "http" if tls is None else "https"
@@ -152,7 +149,7 @@ class PodTarget:
         self.host_blocks = self._as_blocks()
 
     def _as_blocks(self) -> tuple[bytes, bytes]:
-        front = line(b":scheme", b"http" if self._proof is None else b"https")
+        front = line(b":scheme", b"http" if self.proof is None else b"https")
         rest = b""
         for each in self.host_lines.split(b"\r\n")[:-1]:
             name, _, value = each.partition(b": ")
@@ -164,27 +161,7 @@ class PodTarget:
 
     def describe(self, error: str) -> str:
         """Return the error of a connection with its TLS port, for people."""
-        return error if self._proof is None else f"TLS on port {self.port}: {error}"
-
-    async def connect(self, protocol: object, limit: float, within: float, *, http2: bool) -> None:
-        """Connect; over TLS, check the pod's certificate.
-
-        Arguments:
-            protocol: the loop's protocol object.
-            limit: seconds to connect.
-            within: seconds for the handshake, if that is less than HANDSHAKE_TIMEOUT.
-            http2: whether the pod also has to choose HTTP/2.
-
-        Raises:
-            OSError: see dial.connect_tls.
-        """
-        # The loops find methods by name, so a compiled class needs no base class of asyncio.
-        loops = cast(asyncio.BaseProtocol, protocol)
-        if self._proof is None:
-            await connect(loops, self.host, self.port, limit)
-        else:
-            both = limit, min(within, HANDSHAKE_TIMEOUT)
-            await connect_tls(loops, self.host, self.port, both, self._proof._replace(http2=http2))
+        return error if self.proof is None else f"TLS on port {self.port}: {error}"
 
 
 @final
@@ -545,7 +522,7 @@ class ConnectionPools:
         self.resources = Resources(limits, start, clock, self.unread)
         self.files = self.resources.files
         self.tls: PodTls | None = None
-        self.upstream: Callable[[str], UnverifiedTls | UpstreamTls] = UnverifiedTls
+        self.upstream: Callable[[str], ServiceTls] = ServiceTls
         self._passthrough = False
         self._pools: dict[PodTracker, Pool] = {}
         self._of_probes: dict[PodTracker, Pool] = {}
@@ -576,8 +553,7 @@ class ConnectionPools:
         pool = self._secured.get(pod)
         if pool is None:
             revision = pod.config.revision
-            requests = revision.policies.requests
-            rules = None if requests is None else requests.interceptor
+            rules = revision.policies.interceptor
             service = revision.id.name if rules is None else rules.target.partition(":")[0]
             tls = self.upstream(f"{service}.{revision.id.namespace}")
             pool = Pool(self.resources, PodTarget(pod, tls, passthrough=False))
@@ -604,13 +580,13 @@ class ConnectionPools:
             pool = self._of_probes[pod] = self._new(pod, wanted)
         return pool
 
-    def _tls_of(self, revision: Revision) -> PodTls | UnverifiedTls | None:
+    def _tls_of(self, revision: Revision) -> PodTls | ServiceTls | None:
         """Return the TLS of requests to a revision's pods; None for plain connections."""
         if revision.behind_queue_proxy:
             return self.tls
         return UNVERIFIED if revision.tls else None
 
-    def _new(self, pod: PodTracker, tls: PodTls | UnverifiedTls | None) -> Pool:
+    def _new(self, pod: PodTracker, tls: PodTls | ServiceTls | None) -> Pool:
         revision = pod.config.revision
         pool = Pool(self.resources, PodTarget(pod, tls, passthrough=self._passthrough))
         pool.made_for = _form_of(revision)

@@ -499,7 +499,7 @@ class TcpConnection(Evictable):
         ticket.owner = NO_OWNER  # breaks the cycle: nothing is left for the garbage collector
         if ticket.state is ASSIGNED:
             of_pod = end.of_pod(outcome, status)
-            clients.driver.release(entry.throttler, ticket, now, of_pod)
+            clients.driver.carry_out(entry.throttler.release(ticket, now, of_pod))
         elif ticket.state is QUEUED:
             clients.driver.cancel(entry.throttler, ticket, now)
 

@@ -7,7 +7,7 @@ families, and one line for each value.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from activator import __version__
@@ -21,6 +21,7 @@ from activator.scale.admin.selection import Query, select
 from activator.scale.decisions.record import Record
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, ServiceName
+from activator.scale.workloads.services import PodRequests
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import TextWriter
 from activator.telemetry.metrics import ProcessMetrics
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Unusable objects in a response, at most.
 MOST_OBJECTS: Final = 100
+
+_HOUR: Final = 3600.0
 
 JsonObject = dict[str, Any]
 
@@ -169,8 +172,35 @@ class ScalerStatus:
             "cause": next((word for word in words if word in reasons.CAUSES), None),
             "load": _load(name, self._scaler.loads, now),
             "lastChange": _change(record),
+            "savings": self._savings(record, now),
             "findings": [{"reason": word, "note": note} for word, note in found],
         }
+
+    def _savings(self, record: Record, now: float) -> JsonObject:
+        """Return what the sleep of a workload has saved, or would have saved."""
+        pods, cpu, memory = self._saved(record, now)
+        trial, waited = record.trial is not None, record.sleep.waited
+        sentence = (
+            f"{'A trial run: sleep would have' if trial else 'Sleep has'} saved "
+            f"{pods / _HOUR:.2f} pod-hours, {cpu / _HOUR:.2f} CPU-hours and "
+            f"{memory / _HOUR / 2**30:.2f} GiB-hours; requests that {'would have ' * trial}waited "
+            f"for a first pod: {waited}"
+        )
+        return {
+            "dryRun": trial,
+            "asleep": record.sleep.since is not None,
+            "podSeconds": round(pods, 3),
+            "cpuCoreSeconds": round(cpu, 3),
+            "memoryByteSeconds": round(memory),
+            "waited": waited,
+            "sentence": sentence,
+        }
+
+    def _saved(self, record: Record, now: float) -> tuple[float, float, float]:
+        """Return saved pod-seconds, CPU core-seconds and memory byte-seconds."""
+        pods, target = record.sleep.saved(now), record.facts.target
+        requests = self._scaler.services.workloads.requests(target) if target else PodRequests()
+        return pods, pods * requests.cpu, pods * requests.memory
 
     def metrics(self) -> bytes:
         """Return all metrics as Prometheus' text."""
@@ -178,6 +208,19 @@ class ScalerStatus:
         families = self._families(self._scaler.clock())
         lines = [text for each in families.items() for text in _lines(write, *each)]
         return "".join((*lines, self._process.render())).encode()
+
+    def _savings_of(
+        self, records: Sequence[tuple[ServiceName, Record]], now: float
+    ) -> dict[Family, _Values]:
+        """Return what sleep has saved, by Service."""
+        rows = {
+            (*name, str(each.trial is not None).lower()): self._saved(each, now)
+            for name, each in records
+        }
+        return {
+            family: {labels: row[unit] for labels, row in rows.items()}
+            for unit, family in enumerate(f.SAVED)
+        }
 
     def _families(self, now: float) -> dict[Family, _Values]:
         records, counts, loads = (
@@ -201,6 +244,7 @@ class ScalerStatus:
             f.WANTED: {
                 name: float(present if asked is None else asked) for name, present, asked in known
             },
+            **self._savings_of(records, now),
             f.READY: {name: float(record.facts.ready) for name, record in records},
             f.LOAD: {name: loads.current(name, now) for name, _ in records},
             f.PROBLEM: {

@@ -71,6 +71,10 @@ class KeyedWriter(Generic[K, W]):
         """Return whether a wish for an object waits or is carried out."""
         return key in self._writing or key in self._waiting
 
+    def has_next(self, key: K) -> bool:
+        """Return whether a wish for an object has not begun."""
+        return key in self._waiting or key in self._next
+
     @property
     def waiting(self) -> int:
         """The number of wishes that have not begun."""

@@ -19,8 +19,7 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.dialect import Effect, Rejection, log_rejection
 from activator.discovery.reflector import ReflectedObjects, Reflector
-from activator.discovery.wire import WatchedResource
-from activator.keda.objects import GROUP, ROUTE, SCALED_OBJECT
+from activator.discovery.wire import ROUTE_OBJECTS, WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from activator.plain.slices import SERVICE_LABEL
 
@@ -45,21 +44,7 @@ OTHERS: Final = (
         "ScaledObject", SCALED_OBJECTS, optional=True, if_missing="KEDA is not installed"
     ),
 )
-#: The kinds of the KEDA HTTP add-on; each may be missing.
-ROUTES: Final = (
-    WatchedResource(
-        SCALED_OBJECT,
-        f"/apis/{GROUP}/v1alpha1/httpscaledobjects",
-        optional=True,
-        if_missing="the KEDA HTTP add-on is not installed",
-    ),
-    WatchedResource(
-        ROUTE,
-        f"/apis/{GROUP}/v1beta1/interceptorroutes",
-        optional=True,
-        if_missing="the KEDA HTTP add-on is older than 0.14",
-    ),
-)
+_ROUTES: Final = tuple(each._replace(optional=True) for each in ROUTE_OBJECTS)
 #: Seconds after which the next kind is listed although the one before is not complete.
 _FIRST_LIST: Final = 5.0
 Trim = Callable[[dict[str, object]], dict[str, object]]
@@ -76,11 +61,11 @@ def of_dialect(
         interceptors: the Service of the interceptors' admin port.
     """
     if "services" in dialect:
-        return (*NEEDED, *OTHERS, *(ROUTES if "keda" in dialect else ()))
+        return (*NEEDED, *OTHERS, *(_ROUTES if "keda" in dialect else ()))
     namespace, name = interceptors or ("", "")
     path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     selector = {"labelSelector": f"{SERVICE_LABEL}={name}"}
-    return (*ROUTES, WatchedResource("EndpointSlice", path, selector))
+    return (*_ROUTES, WatchedResource("EndpointSlice", path, selector))
 
 
 class KindView(Protocol):

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
 from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
 from activator.scale.cluster.api import Start
-from activator.scale.decisions.plan import NEVER, WITH_SLICES, Observed, Plan, Planner
-from activator.scale.decisions.record import AGAIN, EngineCounters, Facts, Record, read_facts
+from activator.scale.decisions.plan import (
+    NEVER,
+    RETRY_COLD_START,
+    WITH_SLICES,
+    Observed,
+    Plan,
+    Planner,
+)
+from activator.scale.decisions.record import AGAIN, CALL, EngineCounters, Facts, Record, read_facts
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
 from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
@@ -46,6 +54,8 @@ _PRUNE: Final = 60.0
 STEP: Final = 50
 
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
+#: The failures after which the workload may sleep although its request failed.
+_UNSURE: Final = (ScaleReason.API_SERVER_UNAVAILABLE, ScaleReason.WAKER_FAILED)
 
 #: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
 MOST: Final = 50
@@ -77,11 +87,12 @@ class Sharing:
         self._records = records
         self._loads = loads
         self._parts = parts
-        self._services: dict[ScaleTarget, tuple[ServiceName, ...]] = {}
+        # By resource, namespace and name: one workload has one owner, whatever its wakers are.
+        self._services: dict[tuple[object, ...], tuple[ServiceName, ...]] = {}
 
     def of(self, target: ScaleTarget) -> Sequence[ServiceName]:
         """Return the Services of a workload, sorted; none for an unknown workload."""
-        return self._services.get(target, ())
+        return self._services.get(target[:3], ())
 
     def move(
         self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
@@ -90,13 +101,13 @@ class Sharing:
         if before == after:
             return
         if before is not None:
-            left = tuple(each for each in self._services[before] if each != name)
+            left = tuple(each for each in self.of(before) if each != name)
             if left:
-                self._services[before] = left
+                self._services[before[:3]] = left
             else:
-                del self._services[before]
+                del self._services[before[:3]]
         if after is not None:
-            self._services[after] = tuple(sorted({*self._services.get(after, ()), name}))
+            self._services[after[:3]] = tuple(sorted({*self.of(after), name}))
 
     def clear(self) -> None:
         """Remove all Services."""
@@ -113,7 +124,7 @@ class Sharing:
         facts = self._records[name].facts
         assert facts.target is not None
         assert facts.replicas is not None
-        sharing = self._services.get(facts.target, ())
+        sharing, marks = self.of(facts.target), facts.target.waker.marks
         eldest = name if len(sharing) == 1 else self._eldest(facts.target)
         load, slice_since = self._load(sharing, now), None
         if facts.service.asks.route in WITH_SLICES:
@@ -131,7 +142,14 @@ class Sharing:
             paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
             rate=load.rate,
             panic_rate=load.panic_rate,
+            marks=marks,
+            is_marked=marks and all(self._records[each].facts.service.mark for each in sharing),
         )
+
+    def is_closing(self, target: ScaleTarget) -> bool:
+        """Return whether a Service of a workload is about to put it to sleep."""
+        records = (self._records[name] for name in self.of(target))
+        return any(each.sleeping or each.planner.is_closing for each in records)
 
     def asks(self, facts: Facts, seen: Observed) -> Annotations:
         """Return what the annotations of a Service ask for.
@@ -151,7 +169,7 @@ class Sharing:
     def _eldest(self, target: ScaleTarget) -> ServiceName:
         """Return the oldest Service of a workload, which decides about its replicas."""
         return min(
-            self._services[target],
+            self.of(target),
             key=lambda name: (self._records[name].facts.service.created, name),
         )
 
@@ -202,6 +220,23 @@ class Pending:
         self.decide(names)
 
 
+def time_of_day() -> datetime:
+    """Return the time of day, which awake hours follow."""
+    return datetime.now(UTC)
+
+
+def woken_with(name: ServiceName, asks: Annotations) -> Iterator[ServiceName]:
+    """Yield the Services that a Service wakes; a name without a namespace is of its own."""
+    for each in asks.chain.wake_with:
+        namespace, _, other = each.rpartition("/")
+        yield ServiceName(namespace or name.namespace, other)
+
+
+def may_call(name: ServiceName, other: ServiceName, asks: Annotations) -> bool:
+    """Return whether a Service may wake another one, whose annotations are ``asks``."""
+    return name.namespace in (other.namespace, *asks.chain.wake_from)
+
+
 class Engine:
     """The decisions about all Services.
 
@@ -213,6 +248,7 @@ class Engine:
         api: sends the requests for replicas.
         start: starts a coroutine as a task.
         is_stale: returns whether the objects of the cluster may be outdated.
+        waker_hosts: as for ``Actuator``.
 
     Attributes:
         counters: for metrics.
@@ -228,13 +264,14 @@ class Engine:
         api: ApiServer,
         start: Start,
         is_stale: Callable[[float], bool],
+        waker_hosts: Collection[str] = (),
     ) -> None:
         self.counters = EngineCounters()
         self._services = services
         self._loads = loads
         self._parts = parts
         self._rights = rights
-        self._actuator = Actuator(api, start, self._on_result)
+        self._actuator = Actuator(api, start, self._on_result, waker_hosts)
         self._is_stale = is_stale
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
@@ -331,9 +368,11 @@ class Engine:
             record.quiet_until = NEVER
             if record.facts.target is not None:
                 self._reconsider_sharing(record.facts.target)
-            if record.facts.ready:
+            # Its pods are ready, and get no requests; or a trial run has none.
+            is_closed = bool(record.facts.service.mark) or record.trial == 0
+            if record.facts.ready and not is_closed:
                 continue
-            if not record.facts.replicas:
+            if is_closed or not record.facts.replicas:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
@@ -444,19 +483,47 @@ class Engine:
             self._look(record, facts.target, now)
             return None
         seen = self._sharing.observe(name, now, frozen)
+        wishes = facts.service.asks
+        if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
+            seen = record.with_wishes(seen, now, time_of_day())
         plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
+        if record.sleep.replicas != seen.replicas:
+            record.sleep.note(seen.replicas, now)
+        if wishes.chain.wake_with and not seen.replicas and seen.current:
+            for other in woken_with(name, wishes):
+                self._call(name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
-        if plan.replicas is not None and (not facts.replicas or now >= record.not_before):
+        waiting = 0 if seen.called else ceil(seen.current)
+        if record.trial is not None:
+            if plan.replicas not in (None, record.trial):
+                record.sleep.waited += 0 if record.trial else waiting
+                record.trial = plan.replicas
+                record.sleep.note(plan.replicas, now)
+            plan = record.as_trial(plan)
+        elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
+                record.sleep.waited += waiting
             record.why = plan.why
+            record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
+        if seen.marks and self._sharing.is_closing(facts.target):
+            plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
         self._look(record, facts.target, now)
         record.quiet_until = record.rest_until(plan, seen)
         return plan
+
+    def _call(self, name: ServiceName, other: ServiceName, now: float) -> None:
+        """Wake another Service soon, since a request for this one will need it."""
+        record = self._records.get(other)
+        if record is None or now < record.called_at + RETRY_COLD_START:
+            return
+        if may_call(name, other, record.facts.service.asks):
+            record.called_at = now
+            self._call_at(now, self._decide_later, other)
 
     def _look(self, record: Record, target: ScaleTarget, now: float) -> None:
         """Read the replicas of a workload if it is time to."""
@@ -475,11 +542,41 @@ class Engine:
                 self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
         for name in names:
-            record = self._records[name]
-            record.note(result, now + AGAIN if result.problem in _LASTING else NEVER)
-            if result.replicas not in (None, record.facts.replicas):
-                record.facts = record.facts._replace(replicas=result.replicas)
-                self._decide(name, record, now, self._frozen(now))
-            elif (decided := record.conclude(name, record.plan)) is not None:
+            self._note(name, self._records[name], target, result, now)
+
+    def _note(
+        self, name: ServiceName, record: Record, target: ScaleTarget, result: Result, now: float
+    ) -> None:
+        """Record the result of a request for one Service of the workload."""
+        replicas, problem, known = result.replicas, result.problem, record.facts.replicas
+        slept = record.sleeping
+        record.sleeping = slept and self._actuator.has_next(target)
+        if problem is ScaleReason.NOT_AWAKE_YET:
+            # Without a mark the workload is awake, and only its condition has changed.
+            if known or not record.facts.service.mark:
+                result = Result(replicas)
+            else:
+                idle_at = record.planner.idle_at(record.facts.service.asks)
+                is_unwanted = record.planner.wanted == 0 and not self._frozen(now)
+                if replicas and is_unwanted and now >= idle_at:
+                    record.sleeping = True
+                    self._actuator.put(target, Wish(replicas, 0))
+                replicas = 0
+        ends = slept and not record.sleeping
+        if result.changed_from is not None:
+            record.instead = result.instead
+        again = now + AGAIN if problem in _LASTING else now + TICK if ends and problem else NEVER
+        record.note(result, again)
+        if ends and problem in _UNSURE:
+            # The workload may have fallen asleep: only a read shows it.
+            record.facts = record.facts._replace(replicas=None)
+            record.look_at = now + LOOK
+            self._actuator.put(target, None)
+        elif replicas not in (None, known):
+            record.facts = record.facts._replace(replicas=replicas)
+        elif not ends:
+            if (decided := record.conclude(name, record.plan)) is not None:
                 for part in self._parts:
                     part.carry_out(name, decided, now)
+            return
+        self._decide(name, record, now, self._frozen(now))

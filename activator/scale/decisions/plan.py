@@ -74,6 +74,11 @@ class Observed(NamedTuple):
             The others scale it only from zero, for a request.
         paused: whether the ScaledObject that owns the workload must not add replicas.
         rate, panic_rate: mean requests per second of the two windows.
+        marks: whether the Service has the asleep mark while its workload sleeps.
+        is_marked: whether all Services of the workload have it.
+        awake: whether the Service has awake hours now.
+        awake_until: when that may change.
+        called: whether ``current`` is a request to a Service that wakes this one, too.
     """
 
     current: float
@@ -90,6 +95,11 @@ class Observed(NamedTuple):
     paused: bool = False
     rate: float = 0.0
     panic_rate: float = 0.0
+    marks: bool = False
+    is_marked: bool = False
+    awake: bool = False
+    awake_until: float = FOREVER
+    called: bool = False
 
 
 class Plan(NamedTuple):
@@ -106,6 +116,7 @@ class Plan(NamedTuple):
             activators, these first observe for a while that no request comes.
         phase: see WorkloadPhase.
         next: when to decide again at the latest, in seconds.
+        marked: whether the Service must have the asleep mark, so that no pod gets a request.
     """
 
     replicas: int | None
@@ -115,6 +126,7 @@ class Plan(NamedTuple):
     active: bool
     phase: WorkloadPhase
     next: float
+    marked: bool = False
 
 
 @final
@@ -136,6 +148,7 @@ class Planner:
         "_cold_start_at",
         "_ending_until",
         "_lease_until",
+        "_marked_since",
         "_ready_since",
         "phase",
         "wanted",
@@ -148,6 +161,7 @@ class Planner:
         self._cold_start_at = NEVER
         self._ready_since: float | None = now if ready else None
         self._closing_since: float | None = None
+        self._marked_since: float | None = None
         self._ending_until = NEVER
         self._lease_until = NEVER
 
@@ -164,7 +178,8 @@ class Planner:
         self.wanted = wanted
         self._close(asks, seen, wanted if hold is None else None, now)
         if self._closing_since is not None and now < self._closes_at(asks, seen):
-            is_late = seen.slice_since is None and now >= self._closing_since + SLICE_WRITTEN
+            lacks_slice = asks.route in WITH_SLICES and seen.slice_since is None
+            is_late = lacks_slice and now >= self._closing_since + SLICE_WRITTEN
             hold = ScaleReason.TAKEOVER_NOT_IN_PLACE if is_late else ScaleReason.TAKING_OVER
         self.phase = self._phase(seen)
         changes = wanted is not None and wanted != seen.replicas and hold is None
@@ -178,7 +193,13 @@ class Planner:
             self._is_active(asks, seen, wanted, now),
             self.phase,
             self._next(asks, seen, now),
+            seen.marks and (self.is_closing or not seen.replicas),
         )
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the workload is about to sleep."""
+        return self._closing_since is not None
 
     def idle_at(self, asks: Annotations) -> float:
         """Return when a workload without requests has been idle for long enough to sleep."""
@@ -191,6 +212,10 @@ class Planner:
 
         Pods that are still ready at 0 replicas are about to end, also if a request comes then.
         """
+        if not seen.is_marked:
+            self._marked_since = None
+        elif self._marked_since is None:
+            self._marked_since = now
         if not seen.ready:
             self._ready_since, self._ending_until = None, NEVER
         elif not seen.replicas:
@@ -204,7 +229,7 @@ class Planner:
 
     def _is_active(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> bool:
         """Return whether KEDA and HPA must keep the workload awake."""
-        if seen.current > 0 or (wanted != 0 and self._is_leased(seen, now)):
+        if seen.current > 0 or seen.awake or (wanted != 0 and self._is_leased(seen, now)):
             return True
         is_observed = self._closing_since is not None and now < self._closes_at(asks, seen)
         return _reads_load(asks) and is_observed
@@ -232,7 +257,7 @@ class Planner:
             return self._cold_start_only(asks, seen, now)
         observed = Observation(
             *(seen.stable, seen.panic, seen.current, seen.ready, seen.replicas),
-            *(seen.rate, seen.panic_rate),
+            *(seen.rate, seen.panic_rate, seen.awake, seen.called),
         )
         decision = self._autoscaler.decide(asks.scale, observed, now)
         wanted, why = decision.replicas, decision.why
@@ -255,24 +280,25 @@ class Planner:
     ) -> tuple[int | None, Why | None, ScaleReason | None]:
         if seen.replicas or seen.current <= 0:
             return None, None, None
-        wanted = max(asks.scale.initial_scale, asks.scale.min_scale, 1)
+        wanted = max(asks.scale.first, asks.scale.min_scale)
         if asks.scale.max_scale:
             wanted = min(wanted, asks.scale.max_scale)
+        why = Why.WAKE_WITH if seen.called else Why.COLD_START
         if seen.paused:
-            return wanted, Why.COLD_START, ScaleReason.SCALED_OBJECT_PAUSED
+            return wanted, why, ScaleReason.SCALED_OBJECT_PAUSED
         is_early = now < self._cold_start_at + RETRY_COLD_START
-        return wanted, Why.COLD_START, ScaleReason.WAITING_TO_RETRY if is_early else None
+        return wanted, why, ScaleReason.WAITING_TO_RETRY if is_early else None
 
     # -- takeover ----------------------------------------------------------------------------------
 
     def _close(self, asks: Annotations, seen: Observed, wanted: int | None, now: float) -> None:
-        """Begin or end to close: the activators take over before the last pod goes.
+        """Begin or end to close: before the last pod goes, no request reaches it any more.
 
         A pod that is not ready stays as well: no request wakes a workload without a slice.
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
         is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
-        closes = asks.route in WITH_SLICES and is_idle and has_pods
+        closes = (asks.route in WITH_SLICES or seen.marks) and is_idle and has_pods
         if not closes:
             if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
                 # Other requests bypass the activators: the next observation is later.
@@ -284,20 +310,24 @@ class Planner:
     def _is_unused(self, asks: Annotations, seen: Observed, now: float) -> bool:
         """Return whether pods are ready, and the activators have seen no request for a while."""
         is_blind = self._ready_since is not None and asks.is_bypassed
-        return is_blind and not seen.current and not self._is_leased(seen, now)
+        return is_blind and not (seen.current or seen.awake) and not self._is_leased(seen, now)
 
     def _closes_at(self, asks: Annotations, seen: Observed) -> float:
-        """Return when the workload has closed: proxies have the slice, and no request came to it.
+        """Return when the workload has closed: slice and mark are known, and no request came.
 
-        Pods that are not ready get no requests, so they may go as soon as the slice is in place.
+        Pods that are not ready get no requests of proxies, so they may go as soon as the slice is
+        in place. But an activator may use a pod before Kubernetes lists it as ready.
         """
         assert self._closing_since is not None
-        if seen.slice_since is None:
+        needed = [seen.slice_since] if asks.route in WITH_SLICES else []
+        needed += [self._marked_since] if seen.marks else []
+        times = [at for at in needed if at is not None]
+        if len(times) < len(needed):
             return FOREVER
-        if not seen.ready:
-            return seen.slice_since
+        if not seen.ready and not seen.marks:
+            return max(times)
         wait = min(asks.scale.idle, OBSERVATION) if asks.is_bypassed else 0.0
-        begins = max(self._closing_since, seen.slice_since)
+        begins = max(self._closing_since, *times)
         return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
 
     def _takes_over(self, asks: Annotations, seen: Observed, now: float) -> bool:
@@ -315,14 +345,15 @@ class Planner:
         """Return when something may change without a report or an event."""
         found, closing = FOREVER, now
         if self._closing_since is not None:
-            closing = self._closing_since + SLICE_WRITTEN  # then its delay needs a reason
-            if seen.slice_since is not None:
-                closing = self._closes_at(asks, seen)
+            closing = self._closes_at(asks, seen)
+            if closing == FOREVER:
+                closing = self._closing_since + SLICE_WRITTEN  # then its delay needs a reason
         for at in (
             self._cold_start_at + RETRY_COLD_START,
             max(self._lease_until, seen.last_busy + seen.lease),
             self._ending_until if self._ready_since is None else self._ready_since + PROPAGATION,
             closing,
+            seen.awake_until,
         ):
             if now < at < found:
                 found = at

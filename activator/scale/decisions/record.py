@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
+from activator.plain import service as services
 from activator.plain.annotations import Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
-from activator.scale.decisions.plan import ACTIVATION_LEASE, FOREVER, NEVER, Observed, Plan, Planner
+from activator.scale.decisions.plan import (
+    ACTIVATION_LEASE,
+    FOREVER,
+    NEVER,
+    Observed,
+    Plan,
+    Planner,
+    WorkloadPhase,
+)
 from activator.scale.families import COLD_START_BOUNDS, TICK_BOUNDS
 from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
+from activator.scale.wakers.scale import SCALE
+from activator.scale.wakers.table import waker_of
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
 
@@ -27,8 +38,13 @@ logger = logging.getLogger(__name__)
 #: read again that may change without an event.
 AGAIN: Final = 30.0
 
+#: Seconds for which a cold start of a Service counts as a request to the Services that it wakes.
+CALL: Final = 30.0
+#: Seconds until the time of day is read again: the clock may have been set.
+HOUR: Final = 3600.0
+
 #: The rules by which an idle workload keeps its replicas.
-_IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE})
+_IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE, Why.AWAKE_HOURS})
 
 
 class Facts(NamedTuple):
@@ -38,7 +54,7 @@ class Facts(NamedTuple):
         service: as its annotations have it.
         target: its workload; None if it has none.
         replicas: how many the workload asks for; None if that is unknown.
-        ready: pods that Kubernetes lists as ready.
+        listed: pods that Kubernetes lists as ready.
         reason: why it cannot be scaled; empty if it can.
         detail: the reason for people.
         findings: more that a user must know.
@@ -50,7 +66,7 @@ class Facts(NamedTuple):
     service: PlainService
     target: ScaleTarget | None
     replicas: int | None
-    ready: int
+    listed: int
     reason: str = ""
     detail: str = ""
     findings: tuple[Finding, ...] = ()
@@ -59,9 +75,21 @@ class Facts(NamedTuple):
     is_watched: bool = True
 
     @property
+    def marks(self) -> bool:
+        """Whether the Service has the asleep mark while its workload sleeps."""
+        return self.target is not None and self.target.waker.marks
+
+    @property
+    def ready(self) -> int:
+        """Pods that may get requests: no pod of a workload that sleeps, though it is listed."""
+        return 0 if self.marks and not self.replicas else self.listed
+
+    @property
     def is_settled(self) -> bool:
         """Whether they stay as they are until an object changes."""
-        return not (self.reason or self.findings) and self.service.asks.route is Route.SHARED
+        asks = self.service.asks
+        has_problem = self.reason or self.findings
+        return not (has_problem or asks.chain.wake_with) and asks.route is Route.SHARED
 
     @property
     def shown(self) -> tuple[object, ...]:
@@ -108,18 +136,46 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         found = _looked_up(service, found, rights)
     if found.problem is not None:
         return Facts(service, None, None, ready, found.problem, found.detail)
-    if found.target is None:
+    if (target := found.target) is None:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
-    missing = rights.problem(found.target)
+    waker, replicas = waker_of(service, target), found.replicas
+    if isinstance(waker, str) and service.mark:  # it fitted when the workload fell asleep
+        service = services.awake(service)
+        waker = waker_of(service, target)
+    if isinstance(waker, str):
+        return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)
+    if waker is not SCALE:
+        target, replicas = target._replace(waker=waker), None
+    elif not target.resource.has_scale:
+        detail = _NO_SCALE.format(service.asks.target, target.resource)
+        return Facts(service, None, None, ready, ScaleReason.UNKNOWN_TARGET_KIND, detail)
+    if waker.is_binary:
+        rules = service.asks.scale
+        rules = replace(
+            rules,
+            min_scale=min(rules.min_scale, 1),
+            max_scale=1,
+            initial_scale=1,
+            activation_scale=1,
+        )
+        service = replace(service, asks=replace(service.asks, scale=rules))
+    missing = rights.problem(target)
     return Facts(
         service,
-        found.target,
-        found.replicas,
+        target,
+        replicas,
         ready,
         reason=ScaleReason.SCALE_FORBIDDEN if missing else "",
         detail=missing,
-        is_watched=found.replicas is not None,
+        is_watched=replicas is not None,
     )
+
+
+_NO_SCALE: Final = (
+    "annotation activator.dev/target: {0}: {1.kind} of {1.group}/{1.version} has no scale "
+    "subresource: say how it sleeps by activator.dev/waker patch, with activator.dev/sleep-patch "
+    "and activator.dev/wake-patch"
+)
 
 
 def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
@@ -136,6 +192,40 @@ def _looked_up(service: PlainService, found: Found, rights: Rights) -> Found:
 
 
 @dataclass(slots=True, eq=False)
+class Sleep:
+    """The sleep of one workload, as this process has observed it; in a trial run, as it would be.
+
+    Attributes:
+        replicas: the last ones; -1 before the first.
+        size: the pods that it had when it was last awake; 1 if it was never seen awake.
+        since: when it fell asleep; None while it is awake.
+        pod_seconds: what past sleep has saved.
+        waited: requests that have begun a cold start.
+    """
+
+    replicas: int = -1
+    size: int = 1
+    since: float | None = None
+    pod_seconds: float = 0.0
+    waited: int = 0
+
+    def note(self, replicas: int, now: float) -> None:
+        """Record the replicas; ``now`` in seconds, monotonic."""
+        self.replicas = replicas
+        if not replicas:
+            self.since = now
+            return
+        if self.since is not None:
+            self.pod_seconds, self.since = self.saved(now), None
+        self.size = replicas
+
+    def saved(self, now: float) -> float:
+        """Return the pod-seconds that all sleep has saved until now."""
+        lasting = 0.0 if self.since is None else now - self.since
+        return self.pod_seconds + self.size * lasting
+
+
+@dataclass(slots=True, eq=False)
 class Record:
     """One Service.
 
@@ -149,10 +239,16 @@ class Record:
         other_owner: as the last plan had it.
         look_at, not_before, renew_at: when to read the replicas, repeat a change, renew the facts.
         quiet_until: nothing changes before that without an event: the workload has no requests.
+        sleeping: whether the request to fall asleep waits or is under way.
+        instead: why it sleeps in another way than its waker's; empty if it does not.
+        called_at: when a Service that wakes this one had a cold start.
+        awake, awake_until: whether it has awake hours now, and when to look again.
+        trial: the replicas of a trial run; None without one.
     """
 
     facts: Facts
     planner: Planner
+    sleep: Sleep = field(default_factory=Sleep)
     decided: Decided | None = None
     reconsiders: bool = False
     change: ReplicaChange | None = None
@@ -164,6 +260,12 @@ class Record:
     not_before: float = NEVER
     renew_at: float = FOREVER
     quiet_until: float = NEVER
+    sleeping: bool = False
+    instead: str = ""
+    called_at: float = NEVER
+    awake: bool = False
+    awake_until: float = FOREVER
+    trial: int | None = None
 
     @property
     def plan(self) -> Plan | None:
@@ -191,6 +293,48 @@ class Record:
         self.facts = facts
         self.renew_at = FOREVER if facts.is_settled else now + AGAIN
         self.quiet_until = NEVER
+        self.awake = False
+        if not facts.service.asks.dry_run:
+            self.trial = None
+        self.awake_until = NEVER if facts.service.asks.awake.spans else FOREVER
+
+    def with_wishes(self, seen: Observed, now: float, wall: datetime) -> Observed:
+        """Return what was seen, with awake hours, the calls of other Services, and a trial run.
+
+        Arguments:
+            wall: the time of day.
+        """
+        asks = self.facts.service.asks
+        if asks.awake.spans and now >= self.awake_until:
+            self.awake, seconds = asks.awake.at(wall)
+            self.awake_until = now + min(seconds, HOUR)
+        called = not seen.current and now < self.called_at + CALL
+        if not (asks.dry_run and self.facts.replicas):
+            self.trial = None
+        elif self.trial is None:
+            self.trial = self.facts.replicas
+        replicas = seen.replicas if self.trial is None else self.trial
+        return seen._replace(
+            awake=self.awake,
+            awake_until=self.awake_until,
+            called=called,
+            current=1.0 if called else seen.current,
+            last_busy=max(seen.last_busy, self.called_at),
+            replicas=replicas,
+            ready=seen.ready if replicas or self.trial is None else 0,
+            marks=seen.marks and self.trial is None,
+        )
+
+    def as_trial(self, plan: Plan) -> Plan:
+        """Return the plan of a trial run as the other components get it: the workload is awake."""
+        wanted, replicas = self.planner.wanted, self.facts.replicas
+        return plan._replace(
+            replicas=None,
+            hold=None if wanted in (None, replicas) else ScaleReason.DRY_RUN,
+            takes_over=self.facts.service.asks.route is Route.FRONT,
+            active=True,
+            phase=WorkloadPhase.AWAKE if self.facts.ready else WorkloadPhase.STARTING,
+        )
 
     def note(self, result: Result, not_before: float) -> None:
         """Record the result of a request for replicas.
@@ -275,6 +419,8 @@ class Record:
             return ScaleReason.REPLICAS_UNKNOWN, ""
         if plan.hold is ScaleReason.TWO_OWNERS:
             return plan.hold, reasons.two_owners(self.other_owner)
+        if self.instead and plan.hold is None:
+            return ScaleReason.CANNOT_RESIZE, self.instead
         return plan.hold or "", ""
 
 
@@ -303,7 +449,7 @@ class EngineCounters:
 
     def failed(self, result: Result) -> None:
         """Count a failed request; a result without a problem does not count."""
-        if result.problem is not None:
+        if result.problem not in (None, ScaleReason.NOT_AWAKE_YET):
             word = result.problem.value
             self.failures[word] = self.failures.get(word, 0) + 1
 

@@ -17,7 +17,6 @@ from typing import Final, final
 
 from activator.scale.board import Board
 from activator.scale.http_server import AddressError, address, listen
-from activator.scale.keda.polling import QueuePoller
 from activator.scale.keda.routes import Routes
 from activator.scale.part import PartContext
 from activator.tls.certificates import TlsFileError, tls_files
@@ -79,6 +78,9 @@ class KedaPart(Board):
 
             tasks = [context.start(serve_later(sock, start))]
             if self.routes is not None:
+                # The polls need aiohttp, which is expensive to import.
+                from activator.scale.keda.polling import QueuePoller
+
                 port, interval = settings.interceptors_port, settings.queue_interval
                 poller = QueuePoller(self.routes, port, interval, context.start)
                 tasks.append(context.start(poller.run()))

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import Final, final
 
+import aiohttp
+
 from activator.keda.metrics import parse_queue
 from activator.objects.fields import host
 from activator.scale.cluster.api import Start
@@ -21,7 +23,6 @@ logger = logging.getLogger(__name__)
 LIMIT: Final = 2.0
 #: Bytes of a response: an interceptor has about 100 for each object.
 MOST_BYTES: Final = 16 << 20
-_READ: Final = 64 << 10
 
 
 @final
@@ -44,21 +45,30 @@ class QueuePoller:
 
     async def run(self) -> None:
         """Poll until cancelled; no fault of an interceptor ends this."""
-        while True:
-            for address in self._routes.addresses():
-                if address not in self._under_way:
-                    self._under_way.add(address)
-                    self._start(self._poll(address))
-            await asyncio.sleep(self._interval)
+        limit = aiohttp.ClientTimeout(LIMIT)
+        async with aiohttp.ClientSession(timeout=limit) as session:
+            while True:
+                for address in self._routes.addresses():
+                    if address not in self._under_way:
+                        self._under_way.add(address)
+                        self._start(self._poll(session, address))
+                await asyncio.sleep(self._interval)
 
-    async def _poll(self, address: str) -> None:
+    async def _poll(self, session: aiohttp.ClientSession, address: str) -> None:
+        url = f"http://{host(address)}:{self._port}/queue"
         try:
-            async with asyncio.timeout(LIMIT):
-                counts = parse_queue(await _get(address, self._port))
-            self._routes.poll(address, counts)
+            async with session.get(url, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise ValueError(f"the response has status {response.status}")
+                body = bytearray()
+                async for some in response.content.iter_any():
+                    body += some
+                    if len(body) > MOST_BYTES:
+                        raise ValueError(f"the response has more than {MOST_BYTES} bytes")
+            self._routes.poll(address, parse_queue(bytes(body)))
         except TimeoutError:
             self._failed(address, f"no response within {LIMIT:g} s")
-        except (OSError, ValueError, RecursionError) as error:
+        except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
             self._failed(address, str(error))
         finally:
             self._under_way.discard(address)
@@ -69,44 +79,3 @@ class QueuePoller:
         if polled is not None and polled.error != error:
             polled.error = error
             logger.warning("interceptor %s port %d: /queue: %s", address, self._port, error)
-
-
-async def _get(address: str, port: int) -> bytes:
-    """Return the body of ``/queue``, which ends with the connection.
-
-    Raises:
-        OSError: there is no connection.
-        ValueError: the response has another status than 200, is too long, or is not complete.
-    """
-    reader, writer = await asyncio.open_connection(address, port)
-    try:
-        line = f"GET /queue HTTP/1.1\r\nHost: {host(address)}:{port}\r\n"
-        writer.write(f"{line}Connection: close\r\n\r\n".encode())
-        data = bytearray()
-        while some := await reader.read(_READ):
-            data += some
-            if len(data) > MOST_BYTES:
-                raise ValueError(f"the response has more than {MOST_BYTES} bytes")
-    finally:
-        writer.close()
-    head, _, body = bytes(data).partition(b"\r\n\r\n")
-    status = head.split(b" ", 2)[1:2]
-    if status != [b"200"]:
-        raise ValueError(f"the response has status {b''.join(status).decode(errors='replace')!r}")
-    return _joined(body) if b"\r\ntransfer-encoding: chunked" in head.lower() else body
-
-
-def _joined(body: bytes) -> bytes:
-    """Return the chunks of a body in one piece.
-
-    Raises:
-        ValueError: the body is not complete.
-    """
-    found, at, size = bytearray(), 0, -1
-    while size:
-        end = body.index(b"\r\n", at)
-        size = int(body[at:end], 16)
-        at = end + 2
-        found += body[at : at + size]
-        at += size + 2
-    return bytes(found)

@@ -1,8 +1,7 @@
-"""Changes the replicas of workloads by their scale subresource, and checks the rights to do so.
+"""Changes the replicas of workloads by their wakers, and checks the rights to do so.
 
-Rights and kinds are looked up before the first request needs them. Sources: autoscaling/v1 Scale,
-APIResourceList and SelfSubjectAccessReview in the Kubernetes API reference; the texts and statuses
-were seen on API server 1.36.
+Rights and kinds are looked up before the first request needs them. Sources: APIResourceList and
+SelfSubjectAccessReview in the Kubernetes API reference.
 """
 
 from __future__ import annotations
@@ -10,57 +9,60 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from activator.discovery.api_server import (
-    MERGE_PATCH,
-    ApiResponse,
-    ApiServer,
-    ApiUnreachable,
-    Meaning,
-)
+from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.reasons import ScaleReason
+from activator.scale.wakers.scale import SCALE
+from activator.scale.wakers.waker import MARK_RULE, Access, AnyWaker, Rule, State, WakerFailed
 
 logger = logging.getLogger(__name__)
 
-#: What a role must allow: the scaler reads the subresource before it changes it.
-VERBS: Final = ("get", "patch")
-MOST_REPLICAS: Final = 2**31 - 1
 #: Attempts against other writers of the same object, one after the other.
 ATTEMPTS: Final = 5
+#: Seconds in which a workload usually confirms that it is awake; a longer time needs a reason.
+CONFIRM: Final = 10.0
+#: Seconds between two reads of a workload that wakes: at first, and at most.
+FIRST_POLL, LAST_POLL = 0.02, 1.0
+#: Calls of the waker ``http`` at a time, of one namespace.
+MOST_CALLS: Final = 16
 #: Seconds until a failed look-up, or a missing right, is checked again.
 AGAIN: Final = 30.0
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-#: What a failed request means for the workload.
-_PROBLEMS: Final = {
-    Meaning.CONFLICT: ScaleReason.CONFLICT,
-    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
-    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
-    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
-    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
-}
 #: The API server refuses a change, though it may allow reads.
 REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
 
 
 class ScalableKind(NamedTuple):
-    """A kind of objects with a ``scale`` subresource; ``plural`` as in API paths."""
+    """A kind of objects that can sleep.
+
+    Attributes:
+        plural: as in API paths.
+        has_scale: whether it has a ``scale`` subresource.
+    """
 
     group: str
     version: str
     kind: str
     plural: str
+    has_scale: bool = True
+
+    def path(self, namespace: str, name: str) -> str:
+        """Return the path of an object."""
+        root_path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root_path}/namespaces/{namespace}/{self.plural}/{name}"
 
     def scale_path(self, namespace: str, name: str) -> str:
-        """Return the path of an object's subresource."""
-        root_path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root_path}/namespaces/{namespace}/{self.plural}/{name}/scale"
+        """Return the path of an object's ``scale`` subresource."""
+        return f"{self.path(namespace, name)}/scale"
 
 
 #: The kinds that need no discovery.
@@ -74,57 +76,17 @@ KNOWN: Final = {
 }
 
 
-class Scale(NamedTuple):
-    """A Scale object.
+class ScaleTarget(NamedTuple):
+    """An object that sleeps and wakes.
 
     Attributes:
-        replicas: ``spec.replicas``; an absent field is 0.
-        version, uid: resourceVersion and uid of the scaled object; a PATCH must send both.
+        waker: how it does.
     """
-
-    replicas: int
-    version: str
-    uid: str
-
-    @classmethod
-    def of(cls, obj: object) -> Scale:
-        """Return a Scale object's fields.
-
-        Raises:
-            ManifestError: a field is wrong.
-        """
-        scale = root(obj, "Scale")
-        return cls(
-            scale["spec"]["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=0),
-            scale["metadata"]["resourceVersion"].text(),
-            scale["metadata"]["uid"].text(),
-        )
-
-    def patch(self, replicas: int) -> bytes:
-        """Return the body of a PATCH, which fails with 409 if the object has changed meanwhile."""
-        metadata = {"resourceVersion": self.version, "uid": self.uid}
-        wanted = {
-            "metadata": {name: value for name, value in metadata.items() if value},
-            "spec": {"replicas": replicas},
-        }
-        return json.dumps(wanted, separators=(",", ":")).encode()
-
-
-def missing_rule(resource: ScalableKind, *verbs: str) -> str:
-    """Return the RBAC rule that forbidden requests lack, in YAML on one line."""
-    listed = ", ".join(f'"{verb}"' for verb in verbs)
-    return (
-        f'{{apiGroups: ["{resource.group}"], resources: ["{resource.plural}/scale"], '
-        f"verbs: [{listed}]}}"
-    )
-
-
-class ScaleTarget(NamedTuple):
-    """An object whose replicas are changed."""
 
     resource: ScalableKind
     namespace: str
     name: str
+    waker: AnyWaker = SCALE
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.namespace}/{self.name}"
@@ -147,122 +109,93 @@ class Result(NamedTuple):
 
     Attributes:
         replicas: what the workload asks for now; None if that is unknown.
-        problem: why the wish failed; None if it did not, or if the replicas had changed.
+        problem: why the wish failed; None if it did not, or if the replicas had changed. A read
+            has NOT_AWAKE_YET if the workload may still wake.
         detail: the problem for people: the server's text, and the remedy.
         changed_from: how many replicas there were before; None if the wish changed nothing.
+        instead: as of a ``State``.
     """
 
     replicas: int | None
     problem: ScaleReason | None = None
     detail: str = ""
     changed_from: int | None = None
-
-
-class _Failed(Exception):
-    def __init__(self, found: ScaleReason, detail: str) -> None:
-        super().__init__(detail)
-        self.result = Result(None, found, detail)
+    instead: str = ""
 
 
 class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
-    """Changes the replicas of workloads, and reads them for the wish None.
+    """Changes the replicas of workloads by their wakers, and reads them for the wish None.
 
     A wish names the replicas that it is about. If the workload has others meanwhile, nothing is
-    written, and the caller decides again. Knative's counterpart: applyScale in
-    pkg/reconciler/autoscaling/kpa/scaler.go.
+    written, and the caller decides again.
 
     Arguments:
         api: sends the requests.
         start: starts a coroutine as a task.
         report: called with the result of each wish.
+        hosts: as for ``Access``.
     """
 
     def __init__(
-        self, api: ApiServer, start: Start, report: Callable[[ScaleTarget, Result], None]
+        self,
+        api: ApiServer,
+        start: Start,
+        report: Callable[[ScaleTarget, Result], None],
+        hosts: Collection[str] = (),
     ) -> None:
         super().__init__(start, self._change)
-        self._api = api
+        self._access = Access(api, hosts, defaultdict(partial(asyncio.Semaphore, MOST_CALLS)))
         self._report = report
 
     async def _change(self, target: ScaleTarget, wish: Wish | None) -> None:
         try:
             result = await self._result(target, wish)
-        except _Failed as failed:
-            result = failed.result
+        except WakerFailed as failed:
+            result = Result(None, failed.problem, failed.detail)
         self._report(target, result)
 
     async def _result(self, target: ScaleTarget, wish: Wish | None) -> Result:
+        waker, access = target.waker, self._access
         for _ in range(ATTEMPTS):
-            scale = await self._read(target)
+            found = await waker.read(access, target)
             if wish is None:
-                return Result(scale.replicas if scale else 0)
-            if scale is not None and scale.replicas != wish.known:
-                return Result(scale.replicas)
-            changed = await self._write(target, scale or Scale(0, "", ""), wish.wanted)
-            if changed is not None:
-                logger.debug("%s: %d -> %d replicas", target, wish.known, changed.replicas)
-                return Result(changed.replicas, changed_from=wish.known)
+                problem = ScaleReason.NOT_AWAKE_YET if found.waits_for else None
+                return Result(found.replicas, problem, found.waits_for)
+            is_waking = bool(wish.wanted and found.waits_for)
+            if found.replicas != wish.known and not is_waking:
+                return Result(found.replicas)
+            state = await waker.write(access, target, found, wish.wanted)
+            if state is not None:
+                state = await self._awaited(target, state, wish)
+                if not _is_settled(state, wish):
+                    problem = ScaleReason.NOT_AWAKE_YET if wish.wanted else ScaleReason.WAKER_FAILED
+                    detail = state.waits_for or _UNCHANGED[bool(wish.wanted)].format(CONFIRM)
+                    return Result(wish.known, problem, detail)
+                logger.debug("%s: %d -> %d replicas", target, wish.known, state.replicas)
+                return Result(state.replicas, changed_from=wish.known, instead=state.instead)
         detail = f"other components changed it {ATTEMPTS} times"
         return Result(None, ScaleReason.CONFLICT, detail)
 
-    async def _read(self, target: ScaleTarget) -> Scale | None:
-        """Return the replicas; None for an object that has never had any."""
-        response = await self._send(target, "GET")
-        if response.is_ok:
-            return _parsed(response.decoded())
-        if _is_unset(response):
-            return None
-        raise _failure(target, response, VERBS)
-
-    async def _write(self, target: ScaleTarget, known: Scale, replicas: int) -> Scale | None:
-        """Return the new replicas; None if the object has changed meanwhile."""
-        response = await self._send(target, "PATCH", known.patch(replicas))
-        if response.is_ok:
-            return _parsed(response.decoded())
-        if response.meaning is Meaning.CONFLICT:
-            return None
-        raise _failure(target, response, ("patch",))
-
-    async def _send(self, target: ScaleTarget, method: str, body: bytes = b"") -> ApiResponse:
-        path = target.resource.scale_path(target.namespace, target.name)
-        try:
-            return await self._api.send(method, path, body, MERGE_PATCH if body else "")
-        except ApiUnreachable as error:
-            raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+    async def _awaited(self, target: ScaleTarget, state: State, wish: Wish) -> State:
+        """Return the state as soon as it is the wanted one, or after ``CONFIRM`` seconds."""
+        clock, pause = asyncio.get_running_loop().time, FIRST_POLL
+        end = clock() + CONFIRM
+        while not _is_settled(state, wish) and clock() < end:
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LAST_POLL)
+            state = await target.waker.read(self._access, target)
+        return state
 
 
-def _is_unset(response: ApiResponse) -> bool:
-    """Return whether an object has no replicas yet: a PATCH without a version sets them."""
-    message = response.message()
-    return (
-        response.status == 500 and "spec replicas field" in message and "does not exist" in message
-    )
+#: What it means that the state is another one than the wanted one, asleep or awake.
+_UNCHANGED: Final = (
+    "it is still awake, {:g} s after it was asked to sleep",
+    "it is still asleep, {:g} s after it was asked to wake",
+)
 
 
-def _parsed(obj: object) -> Scale:
-    if not isinstance(obj, dict):
-        raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
-    try:
-        return Scale.of(obj)
-    except ManifestError as error:
-        raise _Failed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
-
-
-def _failure(target: ScaleTarget, response: ApiResponse, verbs: Sequence[str]) -> _Failed:
-    """Return the failure of a request.
-
-    Arguments:
-        verbs: the rights that may be missing. A forbidden GET hides whether PATCH is allowed.
-    """
-    found = _PROBLEMS[response.meaning]
-    detail = f"{response.status}: {response.message()}"
-    if found is ScaleReason.SCALE_FORBIDDEN:
-        detail = f"{detail}; the ClusterRole lacks {missing_rule(target.resource, *verbs)}"
-    elif response.status == 401:
-        detail += "; the API server does not accept the token of the scaler's ServiceAccount"
-    elif found is ScaleReason.SCALE_TARGET_MISSING:
-        detail = f"{target} does not exist, or has no scale subresource ({detail})"
-    return _Failed(found, detail)
+def _is_settled(state: State, wish: Wish) -> bool:
+    return not state.waits_for and bool(state.replicas) == bool(wish.wanted)
 
 
 class RightsCheck(NamedTuple):
@@ -295,8 +228,8 @@ class Rights:
         self._changed = changed
         self._kinds: dict[Wanted, ScalableKind] = {}
         self._unknown: dict[Wanted, RightsCheck] = {}
-        self._rights: dict[tuple[ScalableKind, str], RightsCheck] = {}
-        self._checks = KeyedWriter[Wanted | tuple[ScalableKind, str], None](start, self._carry_out)
+        self._rights: dict[tuple[Rule, str], RightsCheck] = {}
+        self._checks = KeyedWriter[Wanted | tuple[Rule, str], None](start, self._carry_out)
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
         """Return the kind of a target with its plural.
@@ -317,19 +250,24 @@ class Rights:
 
         If the API server allows it in all namespaces, one check is enough for all targets.
         """
-        everywhere = self._verdict(target.resource, "")
-        if everywhere is None or not everywhere.problem:
-            return ""
-        here = self._verdict(target.resource, target.namespace)
-        return "" if here is None else here.problem
+        marking = (MARK_RULE,) if target.waker.marks else ()
+        for rule in (*_rules(target.waker, target.resource), *marking):
+            everywhere = self._verdict(rule, "")
+            if everywhere is None or not everywhere.problem:
+                continue
+            here = self._verdict(rule, target.namespace)
+            if here is not None and here.problem:
+                return here.problem
+        return ""
 
     def granted(self, target: ScaleTarget) -> None:
         """Record that a workload was scaled, which no check needs to confirm."""
-        self._rights[target.resource, target.namespace] = RightsCheck("", self._clock())
+        for rule in _rules(target.waker, target.resource):
+            self._rights[rule, target.namespace] = RightsCheck("", self._clock())
 
-    def _verdict(self, resource: ScalableKind, namespace: str) -> RightsCheck | None:
+    def _verdict(self, rule: Rule, namespace: str) -> RightsCheck | None:
         """Return the last result, and check again if there is none, or if rights were missing."""
-        key = resource, namespace
+        key = rule, namespace
         known = self._rights.get(key)
         if known is None or (known.problem and self._is_old(known)):
             self._checks.read(key, None)
@@ -338,7 +276,7 @@ class Rights:
     def _is_old(self, verdict: RightsCheck) -> bool:
         return self._clock() - verdict.at >= AGAIN
 
-    async def _carry_out(self, key: Wanted | tuple[ScalableKind, str], _: None) -> None:
+    async def _carry_out(self, key: Wanted | tuple[Rule, str], _: None) -> None:
         try:
             await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
         except ApiUnreachable as error:
@@ -362,15 +300,16 @@ class Rights:
             self._unknown[kind] = RightsCheck(resource, self._clock())
         self._changed("")
 
-    async def _review(self, resource: ScalableKind, namespace: str) -> None:
+    async def _review(self, rule: Rule, namespace: str) -> None:
         missing = []
-        for verb in VERBS:
+        resource, _, subresource = rule.resource.partition("/")
+        for verb in rule.verbs:
             attributes = {
                 "namespace": namespace,
                 "verb": verb,
-                "group": resource.group,
-                "resource": resource.plural,
-                "subresource": "scale",
+                "group": rule.group,
+                "resource": resource,
+                "subresource": subresource,
             }
             body = {
                 "apiVersion": "authorization.k8s.io/v1",
@@ -387,12 +326,18 @@ class Rights:
         problem = ""
         if missing:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
-            rule = missing_rule(resource, *missing)
-            problem = f"the scaler may not scale {resource.plural} {where}; its role lacks {rule}"
-        before = self._rights.get((resource, namespace))
-        self._rights[resource, namespace] = RightsCheck(problem, self._clock())
+            lacking = rule.lacking(*missing)
+            problem = f"the scaler may not {rule.purpose} {where}; its role lacks {lacking}"
+        before = self._rights.get((rule, namespace))
+        self._rights[rule, namespace] = RightsCheck(problem, self._clock())
         if problem or (before is not None and before.problem):
             self._changed(namespace)
+
+
+@lru_cache(maxsize=1024)
+def _rules(waker: AnyWaker, kind: ScalableKind) -> Sequence[Rule]:
+    """Return the rules of a waker; each renewal of a Service's facts needs them."""
+    return waker.rules(kind)
 
 
 def _resource(response: ApiResponse, kind: Wanted) -> ScalableKind | str:
@@ -402,9 +347,8 @@ def _resource(response: ApiResponse, kind: Wanted) -> ScalableKind | str:
     plurals = sorted(name for found, name in names if found == wanted and "/" not in name)
     if not plurals:
         return f"{kind.group}/{kind.version} has no kind {kind.kind}"
-    if not any(name == f"{plurals[0]}/scale" for _, name in names):
-        return f"{kind.kind} of {kind.group}/{kind.version} has no scale subresource"
-    return ScalableKind(kind.group, kind.version, kind.kind, plurals[0])
+    has_scale = any(name == f"{plurals[0]}/scale" for _, name in names)
+    return ScalableKind(kind.group, kind.version, kind.kind, plurals[0], has_scale)
 
 
 def _is_allowed(response: ApiResponse) -> bool:

@@ -7,11 +7,12 @@ no more with more objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from sys import intern
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 from activator.discovery.dialect import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
@@ -24,7 +25,8 @@ from activator.plain.workloads import KINDS, Index
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
-from activator.scale.workloads.replicas import KNOWN, MOST_REPLICAS, ScaleTarget
+from activator.scale.wakers.scale import MOST_REPLICAS
+from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
 _NAMED: Final = 5
@@ -123,6 +125,13 @@ class Found(NamedTuple):
     detail: str = ""
 
 
+class PodRequests(NamedTuple):
+    """What one pod requests: ``cpu`` in cores, ``memory`` in bytes."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+
 @final
 class Workloads:
     """The Deployments and StatefulSets of a cluster.
@@ -135,6 +144,7 @@ class Workloads:
         self._changed = changed
         self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
         self._replicas: dict[ObjectKey, int] = {}
+        self._requests: dict[ObjectKey, tuple[str, ...]] = {}
         self._by_label = Index[_Pair, ObjectKey]()
         self._services: dict[ServiceName, PlainService] = {}
         self._by_selector = Index[_Pair, ServiceName]()
@@ -149,12 +159,15 @@ class Workloads:
             ManifestError: a field is wrong; nothing has changed.
         """
         spec = root(obj, key.kind)["spec"]
-        field = spec["template"]["metadata"]["labels"]
+        template = spec["template"]
+        pod = template["spec"].value
+        field = template["metadata"]["labels"]
         found: dict[str, str] = {}
         for name in map(str, field.mapping()):
             found[name] = intern(field.at(name).text())
         replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
         labels = tuple(_pairs(key.namespace, found))
+        self._requests[key] = _shared(_written_requests(pod))
         if self._labels.get(key) == labels and self._replicas[key] == replicas:
             return
         if self._labels.get(key) != labels:
@@ -171,7 +184,7 @@ class Workloads:
         if key in self._labels:
             self._notify(key)
             self._unindex(key)
-            del self._labels[key], self._replicas[key]
+            del self._labels[key], self._replicas[key], self._requests[key]
 
     def _unindex(self, key: ObjectKey) -> None:
         for pair in self._labels.get(key, ()):
@@ -184,6 +197,14 @@ class Workloads:
             names.update(self._by_selector.get(pair))
         for name in names:
             self._changed(name)
+
+    def requests(self, target: ScaleTarget) -> PodRequests:
+        """Return what each pod of a workload requests; zeros if that is unknown or wrong."""
+        key = ObjectKey(target.resource.kind, target.namespace, target.name)
+        written = self._requests.get(key, ())
+        with suppress(ManifestError):
+            return PodRequests(_sum(written[::2]), _sum(written[1::2]))
+        return PodRequests()
 
     # -- Services ----------------------------------------------------------------------------------
 
@@ -258,6 +279,25 @@ class Workloads:
         return Found(None, problem=ScaleReason.SEVERAL_TARGETS, detail=detail)
 
 
+def _written_requests(pod: Any) -> tuple[str, ...]:
+    """Return CPU and memory of each container, and of each sidecar, as a pod template has them.
+
+    They are read when they are shown: nearly all events change the replicas alone.
+    """
+    found: list[str] = []
+    with suppress(AttributeError, TypeError):  # a wrong template has no requests
+        sidecars = (each for each in pod.get("initContainers") or () if each.get("restartPolicy"))
+        for each in (*pod["containers"], *sidecars):
+            requests = (each.get("resources") or {}).get("requests") or {}
+            found += (str(requests.get(name) or 0) for name in ("cpu", "memory"))
+    return tuple(found)
+
+
+def _sum(quantities: Sequence[str]) -> float:
+    fields = root({str(at): text for at, text in enumerate(quantities)}, "PodTemplate")
+    return sum(fields[str(at)].quantity() for at in range(len(quantities)))
+
+
 def _named(service: PlainService) -> ObjectKey | None:
     """Return the watched object that an annotation names."""
     wanted = service.asks.target
@@ -290,10 +330,17 @@ class EnabledServices:
     Arguments:
         changed: called with each Service that has changed, or is gone. It may be called several
             times for one event.
+        wakes_all: whether the workload of each must be awake.
     """
 
-    def __init__(self, changed: Callable[[ServiceName], object] = lambda name: None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[ServiceName], object] = lambda name: None,
+        *,
+        wakes_all: bool = False,
+    ) -> None:
         self._changed = changed
+        self._wakes_all = wakes_all
         self._services: dict[ServiceName, PlainService] = {}
         self._fronts = Fronts()
         self.readiness = ReadyPods(self._part_changed)
@@ -309,8 +356,10 @@ class EnabledServices:
         try:
             found = services.parse(obj)
         except ManifestError as error:
-            self._set(key, self._invalid(key, obj, error))
+            instead = error.instead if isinstance(error.instead, PlainService) else None
+            self._set(key, services.leaving(obj, instead) or self._invalid(key, obj, error))
             raise
+        found = services.leaving(obj, found) or found
         if found is None:
             self._leave(key)
         else:
@@ -348,6 +397,7 @@ class EnabledServices:
             key=key,
             selector={label: intern(value) for label, value in found.selector.items()},
             asks=_shared(found.asks),
+            words=_shared(found.words),
             port=_shared(found.port),
         )
         if (before := self._services.get(name)) != found:
@@ -375,10 +425,17 @@ class EnabledServices:
         if service is None:
             return None
         service, ready = self._fronts.resolve(service), 0
+        if self._wakes_all:
+            service = services.awake(service)
         if service.port is not None:
             pods = ServiceName(service.pods.namespace, service.pods.name)
             ready = self.readiness.ready(pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
+
+    def asks(self, name: ServiceName) -> Annotations | None:
+        """Return the annotations of a Service; None if it does not exist or does not opt in."""
+        service = self._services.get(name)
+        return None if service is None else service.asks
 
     def views(self) -> Mapping[str, KindView]:
         """Return the view of each kind."""

@@ -124,6 +124,28 @@ SERVICES = Row(
             "idle-seconds is too short, or something else sets the replicas.",
             (Query("sum by (rule) (increase(activator_scale_changes_total[5m]))", "{{rule}}"),),
         ),
+        Panel(
+            "Pods that sleep",
+            "Pods that sleep saves, and those of trial runs (activator.dev/dry-run) that it would "
+            "save; and the CPU and memory that these pods request.",
+            (
+                Query(
+                    "sum by (dry_run) (rate(activator_scale_saved_pod_seconds_total"
+                    f"{{{_CHOSEN}}}[5m]))",
+                    "pods, dry run {{dry_run}}",
+                ),
+                Query(
+                    "sum by (dry_run) (rate(activator_scale_saved_cpu_core_seconds_total"
+                    f"{{{_CHOSEN}}}[5m]))",
+                    "cores, dry run {{dry_run}}",
+                ),
+                Query(
+                    "sum by (dry_run) (rate(activator_scale_saved_memory_byte_seconds_total"
+                    f"{{{_CHOSEN}}}[5m])) / 1024 ^ 3",
+                    "GiB, dry run {{dry_run}}",
+                ),
+            ),
+        ),
     ),
 )
 

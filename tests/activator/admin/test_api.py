@@ -7,6 +7,7 @@ import pytest
 from activator.admin.api import detail_view, revision_view
 from activator.records.entries import Failed
 from tests.activator.telemetry.world import World
+from tests.activator.throttlers import release
 from throttler.model import (
     AdaptiveMode,
     AppProtocol,
@@ -114,6 +115,8 @@ def test_a_full_pod_and_a_queue(world):
             "limit": 2,
             "adaptiveLimit": None,
             "lastError": None,
+            "zone": None,
+            "near": None,
             "inSlice": True,
         }
     ]
@@ -130,7 +133,7 @@ def test_a_pod_that_has_requests_and_begins_no_response(world):
     world.driver.probe_failed(pod, pod.epoch, "no response in 1 s")
     seen = pod_view(world, throttler)
     assert (seen["silentSeconds"], seen["decision"]) == (8.357, "wait")
-    world.driver.release(world.driver.throttler.of(ticket.config), ticket, world.clock.now)
+    release(world.driver, world.driver.throttler.of(ticket.config), ticket, world.clock.now)
     assert pod_view(world, throttler)["silentSeconds"] is None
 
 

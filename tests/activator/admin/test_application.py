@@ -192,7 +192,7 @@ async def test_a_route_object_has_its_rules_and_what_it_asks_for(world):
     assert one["route"] == {
         "hosts": ["web.com"],
         "rules": ["web.com"],
-        "taken": {"a.com/api": "http-route default/zap"},
+        "taken": {"a.com/api": "route object default/zap"},
         "port": None,
         "reconnect": False,
         "podsService": "hello",
@@ -215,7 +215,7 @@ async def test_a_route_object_has_its_rules_and_what_it_asks_for(world):
     rows = status.read_rows(parse((await get(world, REVISIONS)).text))
     assert [row.kind for row in rows] == ["http-route"] * 3
     page = plain(explain.page(parse(json.dumps(one))))
-    assert "a.com/api: http-route default/zap has it" in page
+    assert "a.com/api: route object default/zap has it" in page
     assert "9 s for the whole request" in page
 
 
@@ -361,7 +361,7 @@ async def test_a_deleted_revision_whose_requests_wait_is_listed_and_can_be_asked
     (listed,) = (await get(world, REVISIONS)).json()["revisions"]
     one = (await get(world, f"{REVISIONS}/default/hello")).json()
     assert (one["deleted"], one["queued"], one["nextReason"]) == (True, 1, None)
-    assert (one["reason"], one["reasonDetail"]) == ("no-endpoints", "the revision was deleted")
+    assert (one["reason"], one["reasonDetail"]) == ("no-endpoints", "the object was deleted")
     assert {name: one[name] for name in listed} == listed
     world.driver.cancel(world.driver.throttler.of(ticket.config), ticket, world.clock.now)
     assert (await get(world, REVISIONS)).json()["revisions"] == []

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
+from activator import __version__
 from activator.admin import openapi
 from activator.admin.application import ENDPOINTS, create_app, index
 from activator.admin.openapi import document
@@ -173,8 +174,8 @@ def test_a_field_is_listed_with_its_closed_set() -> None:
 
 
 def test_every_endpoint_is_listed_with_its_meaning():
-    text = index("pod-1", "1.2.3")
-    assert text.startswith("activator 1.2.3 on pod-1\n\n")
+    text = index("pod-1")
+    assert text.startswith(f"activator {__version__} on pod-1\n\n")
     rows = dict(line.split("  ", 1) for line in text.splitlines() if line.startswith("/"))
     assert {path: meaning.strip() for path, meaning in rows.items()} == dict(ENDPOINTS)
 

@@ -103,7 +103,7 @@ def test_a_revision_that_is_not_known(revisions, meant):
     respx.get(ACTIVATOR).respond(**UNKNOWN)
     with pytest.raises(NotKnown) as caught:
         ask(Explain("default", "hello"))
-    first = f"the activator knows no revision or Service default/hello.{meant}"
+    first = f"the activator knows no revision, Service or route object default/hello.{meant}"
     assert str(caught.value).splitlines()[0] == first
 
 
@@ -163,10 +163,38 @@ def test_status_names_each_service_and_revision_that_is_not_in_use(namespace, na
     respx.get(URL + Status(namespace).path).respond(json=answer)
     text, found = ask(Status(namespace))
     assert text.startswith("REVISION")
-    assert found == [f"not in use: Service {each}/hello: refused: no selector" for each in named]
+    refusals = [f"not in use: Service {each}/hello: refused: no selector" for each in named]
+    assert found == refusals
+    broken = refused | {"reason": "invalid", "warning": "port"}
+    answer["activator"] = {"objectWarnings": [*warnings, broken], "manifests": {"folder": "/m"}}
+    respx.get(URL + Status(namespace).path).respond(json=answer)
+    assert ask(Status(namespace)) == (text, refusals)  # the errors of the folder have the other
     answer["activator"] = {"objectWarnings": "none"}
     respx.get(URL + Status(namespace).path).respond(json=answer)
     assert ask(Status(namespace)) == (text, [])
+
+
+@respx.mock
+def test_status_names_rules_that_another_object_has_and_objects_that_no_pod_can_serve():
+    web = {"kind": "InterceptorRoute", "namespace": "default", "name": "web"}
+    route = HELLO | {"kind": "http-route", "name": "web", "pods": [], "reason": "no-endpoints"}
+    port = web | {"reason": "no-such-port", "warning": "the Service hello has no TCP port 81"}
+    host = web | {"reason": "host-conflict", "warning": "the host a.com belongs to another"}
+    answer = {"revisions": [HELLO, route], "activator": {"objectWarnings": [port, host]}}
+    respx.get(REVISIONS).respond(json=answer)
+    text, found = ask(Status(None))
+    assert "no-such-port: the Service hello has no TCP port 81" in text.splitlines()[2]
+    assert "failed start" not in text
+    assert "no-such-port" not in text.splitlines()[1]
+    assert found == [
+        "InterceptorRoute default/web: host-conflict: the host a.com belongs to another"
+    ]
+    failed = [route | {"failedStarts": 1}]
+    respx.get(REVISIONS).respond(json=answer | {"revisions": failed})
+    assert ask(Status(None))[0].splitlines()[1].rstrip().endswith("port 81, 1 failed start")
+    serves = route | {"pods": [{"usable": True}], "reason": None}
+    respx.get(REVISIONS).respond(json=answer | {"revisions": [serves]})
+    assert ask(Status(None))[0].splitlines()[1].rstrip().endswith("serving")
 
 
 @respx.mock

@@ -228,7 +228,8 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
         assert lines[2].startswith("Scaler" if scaled.cause else "Reason")
         todo = [line for line in lines if line.startswith("What to do  Correct ")]
         assert bool(todo) == bool(cause)
-        about = scaled.cause or "no-endpoints"
+        about = cause or "no-endpoints"
+        assert ("No EndpointSlice has the port." in lines[2]) == (cause == "no-such-port")
         assert any(line.endswith(f"activator reason {about}") for line in lines)
         assert (
             not warnings
@@ -277,7 +278,7 @@ def test_a_deleted_revision_is_shown_as_such_and_no_pod_of_it_is_awaited(world):
     world.driver.throttler.delete_revision(throttler.revision.id)
     lines = shown(view(world, throttler))
     assert lines[0] == "default/hello: 1 request waits, no-endpoints"
-    assert lines[2].endswith("lists no pod of this revision. (the revision was deleted)")
+    assert lines[2].endswith("lists no pod of this revision. (the object was deleted)")
     assert lines[3].startswith("What to do  Apply the Revision again")
     assert not any("kubectl" in line for line in lines)
     throttler.cancel(ticket, world.clock.now)
@@ -511,10 +512,10 @@ async def test_an_object_of_keda_has_its_own_advice(world):
 def test_the_rules_that_other_objects_have_are_named(world):
     throttler = world.revision("web", kind=RevisionKind.HTTP_ROUTE, behind_queue_proxy=False)
     route: Any = {"hosts": ["a.com"], "rules": ["a.com/api"], "podsService": "hello"}
-    route["taken"] = {"b.com": "service default/hello"}
+    route["taken"] = {"b.com": "Service default/hello"}
     lines = shown(view(world, throttler, interceptor=ROUTE, route=route))
     assert "Rules          a.com/api" in lines
-    assert "Not its own    b.com: service default/hello has it" in lines
+    assert "Not its own    b.com: Service default/hello has it" in lines
 
 
 def test_problems_of_a_service_have_their_reason(world):

@@ -64,6 +64,20 @@ def test_pods_are_coloured_by_what_follows(world):
     assert table.styles == ("green", "yellow")
 
 
+def test_the_zone_of_a_pod_is_shown_if_it_is_known():
+    world = World(zone="eu-1a")
+    throttler = world.revision()
+    third = "10.0.0.9:80"
+    world.healthy(throttler, POD, OTHER, third, zones={POD: "eu-1a", OTHER: "eu-1b"})
+    page = explain.page(parse(json.dumps(view(world, throttler))))
+    (table,) = [part for part in page if isinstance(part, Table)]
+    assert [row[0] for row in table.rows] == [
+        f"{POD} (zone eu-1a, own)",
+        f"{OTHER} (zone eu-1b)",
+        third,
+    ]
+
+
 def test_which_pod_gets_a_request_as_annotated(world):
     throttler = world.revision()
     policies = Policies("round-robin", HashKey(b"x-user"))

@@ -117,10 +117,17 @@ FOLDER = {"manifests": {"folder": "/srv", "ageSeconds": 1.0}}
             ("none: the activator runs without --scaler-url, so nothing scales this Service",),
         ),
         (
-            {"connected": True},
+            {"connected": False},
             (
                 f"no leading scaler responds at {URL}",
                 "--scaler-admin-url names another address",
+            ),
+        ),
+        (
+            {"connected": True},
+            (
+                f"the scaler of this activator runs, but its admin port is not at {URL}",
+                "--scaler-admin-url names the right one; activator demo prints the command",
             ),
         ),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from activator.console import status
 from activator.console.client import parse
 from activator.console.screen import plain, show
-from activator.console.status import state_of
+from activator.console.status import LISTED_ERRORS, state_of
 
 
 def revision(**changes):
@@ -208,7 +208,7 @@ def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
 def test_a_terminal_shows_when_there_is_no_revision():
     nothing = parse(answer())
     assert status.page(status.read_rows(nothing), for_terminal=True) == (
-        "No revision or Service is known yet.",
+        "No revision, Service or route object is known yet.",
     )
     assert plain(status.page([], for_terminal=False)).startswith("REVISION")
 
@@ -305,8 +305,13 @@ def test_a_certificate_that_expires():
 
 
 def test_a_file_that_is_wrong():
-    errors = {"/m/a.yaml": "line 3: \x1bno"}
-    assert lines(manifestErrors=errors) == ["/m/a.yaml: line 3: ?no"]
+    errors = {"/m/a.yaml": "line 3: \x1bno\nline 5: two"}
+    found = ["/m/a.yaml: line 3: ?no", "/m/a.yaml: line 5: two"]
+    assert lines(manifestErrors=errors) == found
+    text = json.dumps({"revisions": [], "activator": {"manifestErrors": errors}})
+    assert status.warnings(parse(text)) == found
+    many = {"/m/a.yaml": "\n".join(map(str, range(9)))}
+    assert len(lines(manifestErrors=many)) == LISTED_ERRORS
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from activator.discovery.inventory import Inventory
@@ -24,7 +24,7 @@ class RecordingSink(SystemObjects):
         self._told = asyncio.Event()
         self.revisions: dict[RevisionID, Revision] = {}
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
-        self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
+        self.activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
         self.services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self.routes: dict[RevisionID, ServiceRoute] = {}
         self.config_maps: dict[str, Mapping[str, str]] = {}
@@ -46,7 +46,7 @@ class RecordingSink(SystemObjects):
         self.endpoints[revision_id] = endpoints
 
     def set_activators(
-        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
     ) -> None:
         self._note(("set_activators", revision_id))
         self.activators[revision_id] = addresses

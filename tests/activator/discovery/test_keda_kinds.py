@@ -32,6 +32,7 @@ from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import endpoint, named, service, slice_of
+from tests.activator.throttlers import release
 from throttler.errors import RevisionNotFound
 from throttler.model import (
     NO_TIMEOUT,
@@ -48,6 +49,7 @@ from throttler.request_policies import InterceptorRules, StaticResponse
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
+from throttler.wait_reason import waiting_reason
 
 WEB = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
 SPARE = WEB._replace(kind=RevisionKind.FALLBACK)
@@ -157,7 +159,8 @@ def test_everything_is_known_whatever_comes_first(order: tuple[int, ...]) -> Non
     world = World()
     world.apply(*(OBJECTS[index] for index in order))
     assert (world.pods(), world.find("a.com")) == (["10.0.0.1:8080"], "web")
-    placeholder = StaticResponse(503, files={"a.html": b"soon"}, key="a.html")
+    files = {"a.html": b"soon"}
+    placeholder = StaticResponse(503, files=files, key="a.html", config_map="files")
     assert world.rules() == InterceptorRules(
         "InterceptorRoute", "hello:80", placeholder=placeholder
     )
@@ -318,6 +321,43 @@ def test_of_two_objects_with_one_route_the_older_has_it_and_the_other_its_other_
     assert world.find("a.com") == "aa"
 
 
+def test_only_a_folder_has_unknown_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """An API server drops them, or knows fields of a newer version."""
+    misspelt = scaled(timeouts={"conditionwait": "1s"})
+    World(Scope(folder=False)).apply(target(), misspelt)
+    found = World(Scope(folder=True))
+    found.apply(target(), misspelt, misspelt)
+    text = (
+        "the field 'spec.timeouts.conditionwait' is unknown and has no effect; did you mean "
+        "conditionWait?"
+    )
+    assert caplog.messages == [f"HTTPScaledObject shop/web: {text}"]
+    [warning] = found.inventory.warnings
+    assert (warning.revision, warning.text) == ("web", text)
+
+
+async def test_the_loser_of_two_equal_rules_is_logged_once_and_until_it_has_them(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    winner, loser = named(route("aa", "a.com"), "aa", **old), scaled("ab", "a.com", "c.com")
+    world.apply(target(), winner, loser)
+    text = (
+        "host-conflict: the host a.com belongs to InterceptorRoute shop/aa, which is older or has "
+        "the later name, and gets its requests"
+    )
+    assert world.warnings() == [text]
+    world.apply(slice_of(endpoint()), named(scaled("ab", "a.com", "d.com"), "ab"))
+    assert [each for each in caplog.messages if "conflict" in each] == [
+        f"HTTPScaledObject shop/ab: {text}"
+    ]
+    world.delete(winner)
+    assert (world.warnings(), world.find("a.com")) == ([], "ab")
+    world.apply(winner)
+    world.delete(loser)
+    assert world.warnings() == []
+
+
 def test_with_annotated_services_the_older_object_has_a_rule() -> None:
     world = World(Scope(services=True), "services", "keda")
     world.apply(service({"hosts": "a.com,b.com"}), route("web", "a.com", "c.com"))
@@ -392,6 +432,8 @@ async def test_requests_wait_while_the_service_or_its_port_is_missing(
     assert world.rules().problem
     ticket = Ticket(Owner(), deadline=300.0)
     assert world.throttler().admit(ticket, 0.0) is None
+    why, detail = waiting_reason(world.throttler())
+    assert (why, text in detail) == (Reason.NO_ENDPOINTS, True)
     world.apply(target())
     pass_probes(world)
     assert ticket.pod is not None
@@ -410,6 +452,14 @@ def test_the_log_has_a_problem_once_and_not_before_all_kinds_are_read(
     inventory.apply(slice_of(endpoint()))
     [text] = caplog.messages
     assert text.startswith("HTTPScaledObject shop/web: no-such-service: the Service hello is miss")
+
+
+def test_a_missing_fallback_is_no_problem_of_the_target(world: World) -> None:
+    world.apply(route(coldStart={"fallback": FALLBACK}), target())
+    assert world.warnings() == [
+        "limited: the fallback: the Service spare is missing, or has type ExternalName, so "
+        "requests wait"
+    ]
 
 
 def test_slices_without_the_port_are_a_problem(world: World) -> None:
@@ -459,7 +509,7 @@ async def test_a_deleted_object_is_gone_some_seconds_later(world: World) -> None
     assert world.find("a.com") == ""
     [left] = world.driver.throttler
     assert (left.deleted, left.statistics().in_flight) == (True, 1)
-    world.driver.release(left, ticket, 0.0)
+    release(world.driver, left, ticket, 0.0)
     assert list(world.driver.throttler) == []
     world.driver.close()
 
@@ -498,7 +548,7 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
         row.put(dialect, key, old, None)
         dialect.publish_next()
     kept = [value for value in vars(dialect).values() if isinstance(value, dict)]
-    assert kept == [{}] * 5
+    assert kept == [{}] * 4
     [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]
     assert not any(users.get(key) for key, _, _ in parsed)
     assert list(dialect.warnings()) == []

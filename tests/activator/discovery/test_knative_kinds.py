@@ -69,6 +69,13 @@ def test_a_revision_and_a_service_may_have_one_name() -> None:
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
 
 
+def in_zones(obj: dict[str, Any], *zones: str | None) -> dict[str, Any]:
+    """Return a slice with a zone for each endpoint, written as Kubernetes writes it."""
+    for each, zone in zip(obj["endpoints"], zones, strict=True):
+        each |= {"zone": zone, "targetRef": {"uid": ""}}
+    return obj
+
+
 def addresses(sink: RecordingSink) -> list[str]:
     return sorted(sink.activators[A][HTTP1])
 
@@ -147,6 +154,24 @@ class TestSlices:
         inventory.apply(slice_of("10.1.0.2", name="p", service_type="Public"))
         assert sink.ready() == pods
         assert addresses(sink) == activators
+
+    def test_slices_beside_endpoints_tell_the_zones(
+        self, inventory: Inventory, sink: RecordingSink
+    ) -> None:
+        inventory.apply(private("10.0.0.1", "10.0.0.2"))
+        inventory.apply(in_zones(slice_of("10.0.0.1", "10.0.0.2"), "eu-1a", None))
+        assert sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"]
+        assert sink.endpoints[A][HTTP1].zones == {"10.0.0.1:8012": "eu-1a"}
+        inventory.remove("Endpoints", "default", "a-private")
+        assert sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"]
+        assert sink.endpoints[A][HTTP1].zones == {"10.0.0.1:8012": "eu-1a"}
+        inventory.apply(in_zones(slice_of("10.0.0.3", name="x"), "eu-1b"))
+        assert sink.endpoints[A][HTTP1].zones == {
+            "10.0.0.1:8012": "eu-1a",
+            "10.0.0.3:8012": "eu-1b",
+        }
+        inventory.apply(slice_of("10.0.0.3", name="x"))
+        assert sink.endpoints[A][HTTP1].zones == {"10.0.0.1:8012": "eu-1a"}
 
     def test_the_own_family_is_used_of_two(self, sink: RecordingSink) -> None:
         inventory = Inventory(sink, sink, scope=Scope(family=IpFamily.IPV6))

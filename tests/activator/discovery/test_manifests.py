@@ -62,7 +62,7 @@ def test_a_secret_that_is_broken_is_named_and_not_shown(
     write(tmp_path / "a.yaml", secret("certs") | {"data": {"tls.key": "hunter2"}})
     folder.load()
     (problem,) = folder.errors.values()
-    assert "on line 1: Secret knative-serving/certs: data[tls.key]: expected base64" in problem
+    assert "line 1: Secret knative-serving/certs: data[tls.key]: expected base64" in problem
     assert "hunter2" not in problem + caplog.text
 
 
@@ -173,9 +173,28 @@ def test_a_broken_object_is_reported_with_its_line_and_stops_no_other_of_the_fil
     assert sink.ready() == ["10.0.0.1:8012"]
     problem = folder.errors[str(tmp_path / "a.yaml")]
     assert problem.startswith(
-        "the object that starts on line 1: Revision default/a: spec.timeoutSeconds: expected an int"
+        "line 1: Revision default/a: spec.timeoutSeconds: expected an integer"
     )
     assert problem.endswith("; it is not in use")
+
+
+async def test_each_broken_object_of_a_file_has_one_line_until_it_changes(
+    tmp_path: Path, folder: ManifestFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.yaml"
+    write(path, revision("a", timeoutSeconds=-1), revision("b", timeoutSeconds=-2))
+    folder.load()
+    lines = [
+        f"line {line}: Revision default/{name}: spec.timeoutSeconds: expected an integer"
+        for line, name in ((1, "a"), (9, "b"))
+    ]
+    found = folder.errors[str(path)].split("\n")
+    assert [each.partition(" from")[0] for each in found] == lines
+    assert len(caplog.messages) == 2
+    write(path, revision("a", timeoutSeconds=-1), revision("b", timeoutSeconds=-3))
+    await folder.scan()
+    [*_, last] = caplog.messages
+    assert (len(caplog.messages), last.endswith("got -3; it is not in use")) == (3, True)
 
 
 async def test_a_wrong_policy_of_a_new_file_has_its_default(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -50,7 +50,7 @@ class World:
         self.revisions: dict[RevisionID, Revision] = {}
         self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self.routes: dict[RevisionID, ServiceRoute] = {}
-        self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
+        self.activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
         self.calls: list[str] = []
         scope = Scope(own=own, activators=("system", "activator-service"))
         self.services = ServicesDialect(self, SystemObjects({}, {}, lambda pems: None), scope)
@@ -71,7 +71,7 @@ class World:
         self.endpoints[revision_id] = endpoints
 
     def set_activators(
-        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
     ) -> None:
         self.calls.append(f"set_activators {revision_id}")
         self.activators[revision_id] = addresses
@@ -147,7 +147,7 @@ def test_nothing_is_kept_of_a_service_whose_objects_are_all_gone(world: World) -
     world.put(*objects, deployment())
     world.delete(*objects, deployment())
     kept = {name: value for name, value in vars(world.services).items() if value == {}}
-    assert set(kept) == {"_known", "_changed"}
+    assert set(kept) == {"_known", "_changed", "_activators"}
     indexes = [
         each for each in vars(world.services).values() if isinstance(each, RouteTable | Matches)
     ]
@@ -201,11 +201,11 @@ def test_the_ready_activators_of_their_own_service_share_the_pods(world: World) 
     texts = " ".join(problem.text for _, _, problem in world.services.reports)
     assert "no EndpointSlice of the Service system/activator-service" in texts
     world.put(
-        activators(endpoint("10.1.0.1"), endpoint("10.1.0.2")),
+        activators(endpoint("10.1.0.1") | {"zone": "eu-1a"}, endpoint("10.1.0.2")),
         activators(endpoint("10.1.0.3"), endpoint("10.1.0.4", ready=False), name="more"),
         activators(endpoint("fd00::1"), name="of-ipv6", addressType="IPv6"),
     )
-    both = {AppProtocol.HTTP1: frozenset(("10.1.0.1", "10.1.0.2", "10.1.0.3"))}
+    both = {AppProtocol.HTTP1: {"10.1.0.1": "eu-1a", "10.1.0.2": "", "10.1.0.3": ""}}
     assert list(world.activators.values()) == [both]
     texts = " ".join(problem.text for _, _, problem in world.services.reports)
     assert "activator-service" not in texts
@@ -214,7 +214,21 @@ def test_the_ready_activators_of_their_own_service_share_the_pods(world: World) 
     world.put(
         activators(endpoint("10.1.0.1", terminating=True, ready=False)), activators(name="more")
     )
-    assert world.activators[HELLO] == world.activators[OTHER] == {AppProtocol.HTTP1: frozenset()}
+    assert world.activators[HELLO] == world.activators[OTHER] == {AppProtocol.HTTP1: {}}
+
+
+def test_the_zones_of_pods_and_activators_follow_their_slices(world: World) -> None:
+    pods = [endpoint("10.0.0.1") | {"zone": "eu-1a"}, endpoint("10.0.0.2")]
+    world.put(service_object(), slice_of(*pods))
+    world.put(activators(endpoint("10.1.0.1") | {"zone": "eu-1a"}))
+    assert world.endpoints[HELLO][AppProtocol.HTTP1].zones == {"10.0.0.1:8080": "eu-1a"}
+    world.put(slice_of(pods[0], pods[1] | {"zone": "eu-1b"}))
+    world.put(activators(endpoint("10.1.0.1") | {"zone": "eu-1b"}))
+    assert world.endpoints[HELLO][AppProtocol.HTTP1].zones == {
+        "10.0.0.1:8080": "eu-1a",
+        "10.0.0.2:8080": "eu-1b",
+    }
+    assert world.activators[HELLO] == {AppProtocol.HTTP1: {"10.1.0.1": "eu-1b"}}
 
 
 def test_the_allotted_port_is_followed(world: World) -> None:

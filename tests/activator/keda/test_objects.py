@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 
 from activator.keda.objects import (
+    ROUTE,
+    SCALED_OBJECT,
     RequestRate,
-    Static,
-    StaticEntry,
+    RouteObject,
     Target,
     Timeouts,
     parse_body,
     parse_route,
     parse_scaled_object,
+    unknown_fields,
 )
 from activator.objects.fields import ManifestError
-from throttler.request_policies import HeaderRule, RouteRule, StaticResponse
+from throttler.request_policies import HeaderRule, RouteRule, StaticResponse, StaticRoute
 
 METADATA = {
     "name": "shop",
@@ -41,6 +43,13 @@ def route(**spec: Any) -> Any:
     return {"metadata": METADATA, "spec": {**least, **spec}}
 
 
+def known(obj: Any) -> RouteObject:
+    """Return what an object asks for; no field of it is unknown."""
+    kind = ROUTE if "target" in obj["spec"] else SCALED_OBJECT
+    assert unknown_fields(obj, kind) == ""
+    return parse_route(obj) if kind is ROUTE else parse_scaled_object(obj)
+
+
 def test_a_scaled_object_with_the_least_fields() -> None:
     found = parse_scaled_object(scaled())
     assert found.rules == (RouteRule(),)
@@ -50,7 +59,7 @@ def test_a_scaled_object_with_the_least_fields() -> None:
 
 
 def test_a_scaled_object_with_all_fields() -> None:
-    found = parse_scaled_object(
+    found = known(
         scaled(
             hosts=["Shop.Example.com:8080", "*.example.org."],
             pathPrefixes=["/api/", "/v2"],
@@ -105,7 +114,7 @@ def test_a_route_with_the_least_fields() -> None:
 
 
 def test_a_route_with_all_fields() -> None:
-    found = parse_route(
+    found = known(
         route(
             rules=[{"hosts": ["a.com"], "paths": [{"value": "/x"}]}, {}],
             scalingMetric={
@@ -136,18 +145,63 @@ def test_a_route_with_all_fields() -> None:
     assert found.rules == (RouteRule(("a.com",), ("x",)), RouteRule())
     assert (found.concurrency, found.rate) == (2, RequestRate(3, 60, 1))
     assert found.fallback == Target("spare", 8080, "")
-    assert found.placeholder == Static(StaticResponse(503, b"\r\nX-A: b", b"soon"))
+    assert found.placeholder == StaticResponse(503, b"\r\nX-A: b", b"soon")
     assert (found.max_pending, found.overflow) == (4, True)
     assert found.timeouts == Timeouts(0, 5, 1)
-    files = Static(StaticResponse(418, files=None, by_path=True), "files")
-    assert found.static_entries == (StaticEntry((RouteRule((), ("robots.txt",)),), files, True),)
+    files = StaticResponse(418, files=None, by_path=True, config_map="files")
+    assert found.static_routes == (StaticRoute((RouteRule((), ("robots.txt",)),), files, True),)
     assert found.config_maps == {"files"}
 
 
 def test_what_has_no_effect_is_said() -> None:
     assert parse_route(route(sessionPersistence={"type": "Cookie"})).warnings == (
-        "sessionPersistence has no effect: requests stay at no pod",
+        "spec.sessionPersistence has no effect: remove it, or annotate the Service with "
+        "activator.dev/enabled and activator.dev/sticky, in place of this object",
     )
+
+
+def unknown(field: str, near: str = "") -> str:
+    hint = f"; did you mean {near}?" if near else ""
+    return f"the field 'spec.{field}' is unknown and has no effect{hint}"
+
+
+@pytest.mark.parametrize(
+    ("obj", "found"),
+    [
+        (scaled(pathPrefix=["/a"]), [unknown("pathPrefix", "pathPrefixes")]),
+        (scaled(timeouts={"readiness": "1s"}), [unknown("timeouts.readiness")]),
+        (
+            scaled(headers=[{"name": "a", "vlaue": "b"}], zzz=1),
+            [unknown("headers[0].vlaue", "value"), unknown("zzz")],
+        ),
+        (
+            route(
+                rules=[{}, {"path": []}],
+                staticRoutes=[
+                    {
+                        "rules": [{"paths": [{"value": "/", "typ": 1}]}],
+                        "response": {"statuscode": 200, "headers": {"X-Any": "1"}},
+                    }
+                ],
+            ),
+            [
+                unknown("rules[1].path", "paths"),
+                unknown("staticRoutes[0].rules[0].paths[0].typ"),
+                unknown("staticRoutes[0].response.statuscode", "statusCode"),
+            ],
+        ),
+        (
+            route(coldStart={"fallback": {"service": {"name": "s", "prot": 1, "port": 1}}}),
+            [unknown("coldStart.fallback.service.prot", "port")],
+        ),
+        (route(**{f"x{number}": 1 for number in range(9)}), [unknown(f"x{n}") for n in range(5)]),
+    ],
+)
+def test_unknown_fields_are_named_with_the_nearest_known_one(obj: Any, found: list[str]) -> None:
+    kind = ROUTE if "target" in obj["spec"] else SCALED_OBJECT
+    assert unknown_fields(obj, kind).split("; the ") == [
+        each.removeprefix("the ") if number else each for number, each in enumerate(found)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from activator.lab.cluster import ToyCluster
-from activator.lab.demo import DemoEvent, DemoService, ToyAutoscaler, ToyScaler
+from activator.lab.demo import MAX_PODS, DemoEvent, DemoService, ToyAutoscaler, ToyScaler
 from tests.process import PATIENCE, addresses
 
 FAST = {"start_after": 0.0, "idle": 3.0}
@@ -33,9 +33,7 @@ class Town:
         self._told = asyncio.Event()
         self._service = DemoService("app", **{**FAST, **settings})
         self.cluster = ToyCluster(pool, tasks, self._happened, folder=folder)
-        self.autoscaler = ToyAutoscaler(
-            self.cluster, [self._service], self._tell, readiness_period=0.02
-        )
+        self.autoscaler = ToyAutoscaler(self.cluster, self._service, self._tell, period=0.02)
 
     def _happened(self, kind: str, pod: str = "", **details: Any) -> None:
         self._tell(DemoEvent(0.0, self._service, kind, pod, details))
@@ -48,7 +46,7 @@ class Town:
         return sum(event.kind == kind for event in self.events)
 
     def asked(self) -> None:
-        self.autoscaler.on_stats([(("default", "app"), 0.5, 1)])
+        self.autoscaler.observe(0.5, 1)
 
     async def until(self, kind: str, count: int = 1, *, busy: bool = False) -> None:
         """Wait for an event.
@@ -92,18 +90,18 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     async with town(tmp_path) as here:
         assert here.listed() == {}
         assert (tmp_path / "default.app.revision.json").exists()
-        here.autoscaler.on_stats([(("default", "other"), 9, 9), (("default", "app"), 1, 1)])
+        here.autoscaler.observe(1, 1)
         await here.until("started")
         await here.until("listening", busy=True)
         assert here.listed() in ({"notReadyAddresses": [here.first]}, {"addresses": [here.first]})
         # Statistics of the first second report no queued request, because there is a pod now.
-        here.autoscaler.on_stats([(("default", "app"), 0.5, 0)])
+        here.autoscaler.observe(0.5, 0)
         await here.until("ready", busy=True)
         await here.until("listed", 3)
         assert here.listed() == {"addresses": [here.first]}
         assert here.count("queued") == 1
         for reason in ("at-capacity", "pods-not-ready"):
-            here.autoscaler.on_queue(("default", "app"), reason)
+            here.autoscaler.waits(reason)
         await here.until("draining")
         assert here.listed() == {}
         await here.until("stopped")
@@ -113,8 +111,8 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
 
 
 async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
-    async with town(tmp_path, container_concurrency=2, max_pods=3, idle=60.0) as here:
-        here.autoscaler.on_stats([(("default", "app"), 50, 50)])
+    async with town(tmp_path, container_concurrency=2, idle=60.0) as here:
+        here.autoscaler.observe(50, 50)
         await here.until("listening", 3)
         processes = list(here.cluster.pods.values())
     assert len(processes) == 3
@@ -122,7 +120,8 @@ async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
 
 
 async def test_pod_that_ended_by_itself_is_replaced(tmp_path):
-    async with town(tmp_path, min_pods=1) as here:
+    async with town(tmp_path, idle=60.0) as here:
+        here.asked()
         await here.until("listening")
         (listening,) = [event for event in here.events if event.kind == "listening"]
         os.kill(int(str(listening.details["pid"])), signal.SIGKILL)
@@ -134,7 +133,7 @@ async def test_pod_that_ended_by_itself_is_replaced(tmp_path):
 
 
 def test_first_request_asks_for_one_pod_at_once():
-    scaler = ToyScaler(target=10, max_pods=5, window=15)
+    scaler = ToyScaler(target=10, window=15)
     assert scaler.desired(0) == 0
     scaler.observe(0, 1, 1)
     assert scaler.desired(0) == 1
@@ -149,45 +148,35 @@ def test_first_request_asks_for_one_pod_at_once():
         (10, 0, 1),
         (10.5, 0, 2),
         (20.0000000001, 0, 2),
-        (900, 9, 5),
+        (900, 9, MAX_PODS),
     ],
 )
 def test_pods_follow_concurrency_up_to_the_limit(concurrency, count, pods):
-    scaler = ToyScaler(target=10, max_pods=5, window=15)
+    scaler = ToyScaler(target=10, window=15)
     scaler.observe(0, concurrency, count)
     assert scaler.desired(0) == pods
 
 
 def test_pods_leave_only_after_a_window_that_was_quieter():
-    scaler = ToyScaler(target=1, max_pods=9, window=15)
-    scaler.observe(0, 5, 5)
+    scaler = ToyScaler(target=1, window=15)
+    scaler.observe(0, 3, 3)
     scaler.observe(1, 2, 2)
     scaler.observe(2, 0, 0)
-    assert [scaler.desired(now) for now in (3, 14.9, 15, 15.9, 16, 17)] == [5, 5, 2, 2, 0, 0]
+    assert [scaler.desired(now) for now in (3, 14.9, 15, 15.9, 16, 17)] == [3, 3, 2, 2, 0, 0]
 
 
 def test_silence_alone_scales_to_zero_and_its_time_is_known():
-    scaler = ToyScaler(target=1, max_pods=9, window=15)
-    scaler.observe(3, 4, 4)
+    scaler = ToyScaler(target=1, window=15)
+    scaler.observe(3, 2, 2)
     assert scaler.next_change() == 18
-    assert scaler.desired(17.9) == 4
+    assert scaler.desired(17.9) == 2
     assert scaler.desired(18) == 0
     assert scaler.next_change() is None
 
 
-def test_least_number_is_kept_without_any_load():
-    assert ToyScaler(target=1, max_pods=3, window=15, min_pods=2).desired(100) == 2
-
-
 def test_long_run_remembers_no_more_than_its_window():
-    scaler = ToyScaler(target=1, max_pods=9, window=15)
+    scaler = ToyScaler(target=1, window=15)
     for now in range(1000):
         scaler.observe(now, 1000 - now, 1)
         scaler.desired(now)
     assert len(scaler.needs) <= 16
-
-
-@pytest.mark.parametrize("wrong", [{"target": 0}, {"window": 0}, {"min_pods": 4}])
-def test_impossible_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match="cannot scale"):
-        ToyScaler(**{"target": 1, "max_pods": 3, "window": 15, **wrong})

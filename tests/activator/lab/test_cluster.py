@@ -13,7 +13,7 @@ import pytest
 
 from activator.lab import kubelet
 from activator.lab.cluster import ToyCluster
-from activator.lab.control_plane.api import DEPLOYMENTS, SERVICES
+from activator.lab.control_plane.api import DEPLOYMENTS, PODS, SERVICES
 from activator.lab.kubelet import Probes, ask
 from activator.lab.objects import HTTP_PROBE, TCP_PROBE, deployment, revision, service
 from activator.lab.programs import fetch
@@ -189,3 +189,26 @@ async def test_an_unchanged_state_is_not_reported_twice(tmp_path):
         await asyncio.sleep(0)
         assert here.listed == [([], [])]
         await here.cluster.close()
+
+
+async def test_a_pod_with_very_little_cpu_is_stopped_and_continues() -> None:
+    async with town() as here:
+        resources = {"limits": {"cpu": "1"}}
+        made = deployment("web", replicas=1, probe=TCP_PROBE)
+        made["spec"]["template"]["spec"]["containers"][0]["resources"] = resources
+        here.cluster.create(DEPLOYMENTS, made)
+        here.cluster.create(SERVICES, service("web"))
+        await here.until_listed(["web-1"], [], [])
+        pod = here.cluster.pods["web-1"]
+        where = pod.options.address, pod.options.port
+
+        def resize(cpu: str) -> None:
+            change = {"containers": [{"name": "app", "resources": {"limits": {"cpu": cpu}}}]}
+            here.cluster.plane.act("patch", PODS, "default", "web-1", {"spec": change}, "resize")
+
+        resize("10m")
+        waiting = asyncio.ensure_future(fetch(*where, "/"))
+        done, _ = await asyncio.wait([waiting], timeout=0.2)
+        assert not done
+        resize("1")
+        assert (await waiting).status == 200

@@ -42,14 +42,15 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
         async with asyncio.timeout(PATIENCE):
             await guided.wait()
-        demo.on_stats([(("default", "hello"), 1.0, 1.0)])
+        demo.on_stats([(("default", "other"), 9.0, 9.0), (("default", "hello"), 1.0, 1.0)])
         async with asyncio.timeout(PATIENCE):
             await listening.wait()
         # The address that the guide names for toggling the readiness.
         (switches,) = re.findall(r"its switches are at (http://\S+/)", "\n".join(lines))
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.get(f"{switches}toggleReady")).status_code == 200
-        demo.on_queue(("default", "web"), "no-endpoints")
+        for name in ("other", "web"):
+            demo.on_queue(("default", name), "no-endpoints")
         running.cancel()
         await asyncio.wait([running])
         await demo.stop()
@@ -69,6 +70,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     web = "explain web --admin-url http://127.0.0.1:2 --scaler-admin-url http://127.0.0.1:3\n"
     assert web in text, "the scaler's part of the page"
     assert " 'http://127.0.0.1:1/sleep?ms=1000' &" in text
+    assert "'Host: parked.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "kubectl --kubeconfig k get deployments" in text
     assert "status --admin-url http://127.0.0.1:2" in text
     assert "explain hello --admin-url http://127.0.0.1:2" in text
@@ -130,6 +132,14 @@ def answered(narrator: Narrator, at: float) -> list[str]:
 
 def test_line_has_time_service_and_text():
     assert told(Narrator(), 0, "listening") == ["12:00:00.007  app      pod app-1 listens"]
+
+
+def test_a_parked_pod_is_told():
+    narrator = Narrator()
+    assert told(narrator, 0, "parked")[0].endswith(
+        "pod app-1 is parked: it keeps its memory, and gives its CPU away"
+    )
+    assert told(narrator, 0, "continues")[0].endswith("pod app-1 has its CPU back")
 
 
 def test_queued_request_is_shown_once_and_its_response_with_the_time_it_took():

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from activator.lab import environment
-from activator.lab.environment import Environment, Overdue, set_up
-from activator.lab.handles import AppHandle
+from activator.lab.environment import Environment, set_up
+from activator.lab.handles import AppHandle, Overdue
 from activator.lab.kubelet import KubeletStep
 from activator.lab.objects import HTTP_PROBE
 from activator.lab.timeline import Timeline, Who
@@ -116,8 +116,8 @@ async def test_service_wakes_for_a_request_and_the_timeline_has_all_actors():
         assert (response.status, web.replicas) == (200, 1)
         await web.until_listed(1)
         assert (await environment.request(web, where=proxy.where)).status == 200
-        view = await environment.until_view(
-            web, "is awake", lambda view: view.get("phase") == "awake", Who.SCALER
+        view = await web.until_view(
+            "is awake", lambda view: view.get("phase") == "awake", Who.SCALER
         )
         assert view["target"] == "Deployment/web"
         assert environment.events("web") == []
@@ -164,5 +164,5 @@ async def test_service_that_is_not_known_yet_is_a_lost_connection():
         await handle.view()
     assert silent.path == "/api/v1/revisions/default/web?kind=service"
     with pytest.raises(ConnectionError, match="the scaler does not know web"):
-        await handle.scaler_view()
+        await handle.view(Who.SCALER)
     assert handle.pods == []

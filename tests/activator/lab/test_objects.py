@@ -71,8 +71,8 @@ def test_service_selects_the_pods_of_its_deployment():
     assert found["spec"]["ports"][0]["targetPort"] in names
 
 
-def test_template_has_the_probe_and_further_labels():
-    made = deployment("web", probe=TCP_PROBE, template_labels={"version": "b"})
+def test_template_has_the_probe():
+    made = deployment("web", probe=TCP_PROBE)
     (container,) = made["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"] == {"tcpSocket": {"port": "http"}}
-    assert made["spec"]["template"]["metadata"]["labels"] == {"app": "web", "version": "b"}
+    assert made["spec"]["template"]["metadata"]["labels"] == {"app": "web"}

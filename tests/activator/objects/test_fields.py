@@ -16,6 +16,7 @@ from activator.objects.fields import (
     identify,
     ip_of,
     port_named,
+    root,
     show,
 )
 
@@ -35,6 +36,32 @@ def test_an_error_names_object_and_field() -> None:
     assert str(caught.value) == (
         "Endpoints default/foo: subsets[1].addresses[0].ip: expected a string, got 5"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("250m", 0.25),
+        ("1", 1.0),
+        (2, 2.0),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("1E", 1e18),
+        ("64Mi", 64 * 2.0**20),
+        ("2k", 2000.0),
+        ("100u", 0.0001),
+        (None, 0.0),
+    ],
+)
+def test_a_quantity_of_a_resource(value: object, expected: float) -> None:
+    assert root({"cpu": value}, "Pod")["cpu"].quantity() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("value", ["", "one", "1 Gi", "1KI", "1ee3", "9" * 99, True, []])
+def test_another_text_is_no_quantity(value: object) -> None:
+    with pytest.raises(ManifestError, match="expected a"):
+        root({"cpu": value}, "Pod")["cpu"].quantity()
 
 
 def test_null_is_the_same_as_missing() -> None:

@@ -14,17 +14,35 @@ from activator.kpa.decision import ScaleRules
 from activator.objects.fields import Field, ManifestError, Problems, root
 from activator.objects.policies import without_readers
 from activator.plain import annotations as plain
+from activator.plain import awake_hours
 from activator.plain.annotations import (
     TABLE,
     Annotations,
+    AsleepWhen,
+    Chain,
     ChosenProbe,
+    Cpu,
+    NamedCondition,
     NamedTarget,
     Owner,
     ReadinessPolicy,
     Route,
+    Timeouts,
+    WakerName,
+    WakerWords,
 )
-from throttler.model import ProbeKind
-from throttler.request_policies import HeaderRule
+from throttler.model import Policies, ProbeKind
+from throttler.request_policies import (
+    HeaderRule,
+    Profile,
+    RequestPolicies,
+    WaitMode,
+    WhileWaiting,
+)
+
+OPENAI = Policies(
+    requests=RequestPolicies(WhileWaiting((WaitMode.HEARTBEAT,)), profile=Profile.OPENAI)
+)
 
 
 def metadata(**texts: object) -> Field:
@@ -84,9 +102,9 @@ def test_everything_but_enabled_has_a_default() -> None:
             {"container_concurrency": "7", "target_concurrency": "0.5"},
             {"container_concurrency": 7, "scale": ScaleRules(target=0.5)},
         ),
-        ({"timeout_seconds": "0"}, {"timeout": 0.0}),
-        ({"response_start_timeout_seconds": "5"}, {"response_start_timeout": 5.0}),
-        ({"idle_timeout_seconds": "6"}, {"idle_timeout": 6.0}),
+        ({"timeout_seconds": "0"}, {"timeouts": Timeouts(total=0.0)}),
+        ({"response_start_timeout_seconds": "5"}, {"timeouts": Timeouts(response_start=5.0)}),
+        ({"idle_timeout_seconds": "6"}, {"timeouts": Timeouts(idle=6.0)}),
         ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
         ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeKind.TCP)}),
         ({"probe": "none"}, {"probe": ChosenProbe(ProbeKind.NONE)}),
@@ -100,8 +118,49 @@ def test_everything_but_enabled_has_a_default() -> None:
             {"scale": ScaleRules(100, 2, 9, 3, 10)},
         ),
         ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
+        ({"activation_scale": "2"}, {"scale": ScaleRules(activation_scale=2)}),
+        ({"awake": "Mon 08:00-18:00"}, {"awake": awake_hours.parse("Mon 08:00-18:00 UTC")}),
+        ({"wake_with": "b, other/c,b"}, {"chain": Chain(("b", "other/c"))}),
+        ({"wake_from": "shop"}, {"chain": Chain(wake_from=("shop",))}),
+        ({"dry_run": "true"}, {"dry_run": True}),
         ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
         ({"max_scale": ""}, {}),
+        (
+            {"waker": "http", "sleep_url": "/sleep?level=1", "wake_url": "http://gpu:8080/on"},
+            {
+                "waker": WakerWords(
+                    WakerName.HTTP, sleep_url="/sleep?level=1", wake_url="http://gpu:8080/on"
+                )
+            },
+        ),
+        ({"asleep_when": "a-b=true"}, {"waker": WakerWords(asleep_when=AsleepWhen("a-b", "true"))}),
+        (
+            {"asleep_when": " mode = is off "},
+            {"waker": WakerWords(asleep_when=AsleepWhen("mode", '"is off"'))},
+        ),
+        ({"asleep_when": 'n = "1"'}, {"waker": WakerWords(asleep_when=AsleepWhen("n", '"1"'))}),
+        (
+            {"profile": "vllm-sleep"},
+            {"waker": WakerWords(profile=True), "policies": OPENAI},
+        ),
+        ({"profile": "openai"}, {"policies": OPENAI}),
+        ({"startup_cpu": "2"}, {"waker": WakerWords(startup_cpu=2000)}),
+        ({"startup_cpu": "1500m"}, {"waker": WakerWords(startup_cpu=1500)}),
+        ({"parked_cpu": "2m/20m"}, {"waker": WakerWords(parked_cpu=Cpu(2, 20))}),
+        ({"parked_cpu": " 5m "}, {"waker": WakerWords(parked_cpu=Cpu(5, 10))}),
+        ({"parked_cpu": "0.1"}, {"waker": WakerWords(parked_cpu=Cpu(100, 100))}),
+        (
+            {"waker": "patch", "sleep_patch": '{"b": {"c": 1}, "a": null}'},
+            {"waker": WakerWords(WakerName.PATCH, '{"a":null,"b":{"c":1}}')},
+        ),
+        (
+            {"wake_patch": '{"metadata": {"annotations": {"x": "y"}}}'},
+            {"waker": WakerWords(wake_patch='{"metadata":{"annotations":{"x":"y"}}}')},
+        ),
+        (
+            {"awake_condition": "cnpg.io/hibernation=False"},
+            {"waker": WakerWords(awake_condition=NamedCondition("cnpg.io/hibernation", "False"))},
+        ),
     ],
 )
 def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
@@ -127,6 +186,31 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"headers": "x: a\r\nb: c"}, "expected up to 16 header fields"),
         ({"headers": ",".join(f"x-{n}" for n in range(17))}, "expected up to 16 header fields"),
         ({"hosts": "*"}, "expected up to 256 DNS names"),
+        ({"waker": "hammer"}, "expected one of scale, patch"),
+        ({"sleep_patch": "{"}, "expected a JSON object of at most 4096 bytes"),
+        (
+            {"sleep_patch": "[]"},
+            'expected a JSON object of at most 4096 bytes, as in {"spec": {"stop": true}}, got',
+        ),
+        ({"sleep_patch": "{}"}, "expected a JSON object"),
+        ({"sleep_patch": "[" * 4000}, "expected a JSON object"),
+        ({"sleep_patch": '{"a": "' + "x" * 4096 + '"}'}, "expected a JSON object"),
+        ({"sleep_patch": '{"a": NaN}'}, "expected a JSON object"),
+        ({"wake_patch": '{"kind": "Pod"}'}, "a patch must not change kind"),
+        (
+            {"wake_patch": '{"apiVersion": "v2", "metadata": {"uid": "1", "finalizers": null}}'},
+            "a patch must not change apiVersion, metadata.finalizers, metadata.uid",
+        ),
+        ({"wake_patch": '{"metadata": null}'}, "a patch must not change metadata as a whole"),
+        *(
+            (
+                {"sleep_patch": f'{{"metadata": {{"{name}": "x"}}}}'},
+                f"a patch must not change metadata.{name}",
+            )
+            for name in ("name", "namespace", "resourceVersion", "ownerReferences")
+        ),
+        ({"awake_condition": "Ready"}, "expected TYPE=STATUS, as in Ready=True; STATUS is True,"),
+        ({"awake_condition": "Ready=Yes"}, "expected TYPE=STATUS"),
         ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
         ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
         ({"hosts": f"{'a' * 64}.com"}, "expected up to 256 DNS names"),
@@ -149,7 +233,31 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
         ({"probe": "tcp:80"}, "expected http:/PATH"),
         ({"probe": "grpc:a/b"}, "expected http:/PATH"),
         ({"route": "shared,takeover"}, "expected one of shared, takeover"),
+        ({"awake": "always"}, "expected spans as in Mon-Fri 08:00-18:00 Europe/Berlin ('always'"),
+        ({"wake_with": "a/b/c"}, "expected up to 32 Services, as in backend,other-namespace/cache"),
+        ({"wake_with": ",".join(f"b{n}" for n in range(33))}, "expected up to 32 Services"),
+        ({"wake_from": "*"}, "expected up to 32 namespaces, separated by commas, got '*'"),
+        ({"activation_scale": "0"}, "expected an integer from 1 to 2147483647, got '0'"),
+        ({"dry_run": "yes"}, "expected one of true, false, got 'yes'"),
         ({"owner": "me"}, "expected one of self, keda, hpa, none"),
+        ({"sleep_url": "sleep"}, "expected a path of the pods, as in /sleep, or http://SERVICE"),
+        ({"wake_url": "http://user@gpu/on"}, "expected a path of the pods"),
+        ({"wake_url": "http://gpu"}, "expected a path of the pods"),
+        ({"state_url": "http://gpu:0/state"}, "expected a path of the pods"),
+        ({"state_url": "ftp://gpu/state"}, "expected a path of the pods"),
+        ({"sleep_url": "/a b"}, "expected a path of the pods"),
+        ({"asleep_when": "sleeping"}, "expected MEMBER = VALUE of a JSON object, as in is_sl"),
+        ({"asleep_when": "a b = 1"}, "expected MEMBER = VALUE of a JSON object"),
+        ({"asleep_when": "a ="}, "expected MEMBER = VALUE of a JSON object"),
+        ({"startup_cpu": "-1"}, "expected CPU from 1m to 1000, as in 500m or 2, got '-1'"),
+        ({"startup_cpu": "1001"}, "expected CPU from 1m to 1000, as in 500m or 2"),
+        ({"startup_cpu": 2}, "expected a string in quotes, got 2"),
+        ({"parked_cpu": "little"}, "expected a quantity, as in 250m or 1Gi, got 'little'"),
+        ({"parked_cpu": "0"}, "expected CPU from 1m to 1000, as in 500m or 2, got '0'"),
+        ({"parked_cpu": "1/"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got '1/'"),
+        ({"parked_cpu": "20m/10m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
+        ({"parked_cpu": "1m/2m/3m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
+        ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
         ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
     ],
 )

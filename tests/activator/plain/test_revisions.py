@@ -67,6 +67,13 @@ def test_defaults() -> None:
     assert found.probe_why == "The workload is unknown, so the probe is a TCP connect."
 
 
+def test_a_service_with_the_asleep_mark_is_asleep() -> None:
+    found = parse(service({"asleep": "{}"}))
+    assert found is not None
+    assert found.port is not None
+    assert revision_of(found, found.port, None).asleep is True
+
+
 def test_annotations_and_the_workload_decide() -> None:
     annotations = {
         "container_concurrency": "3",

@@ -11,7 +11,14 @@ from hypothesis import given
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain.annotations import Annotations
 from activator.plain.problems import of_service
-from activator.plain.service import BufferedPort, Fronts, PlainService, parse, parse_pods_service
+from activator.plain.service import (
+    BufferedPort,
+    Fronts,
+    PlainService,
+    leaving,
+    parse,
+    parse_pods_service,
+)
 from activator.plain.service import parse as parse_service
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import front, named, service
@@ -52,6 +59,57 @@ def test_a_port_that_does_not_exist_is_reported_beside_other_wrong_annotations()
         "keda, hpa, none, got 'me'; metadata.annotations[activator.dev/port]: expected a TCP port "
         "of the Service, which has 80, got 'web'"
     )
+
+
+BOX = {"target": "agents.x-k8s.io/v1beta1/Sandbox/box", "awake_condition": "Ready=True"}
+WORDS = '{"target":"agents.x-k8s.io/v1beta1/Sandbox/box","awake-condition":"Ready=True"}'
+
+
+def test_a_service_has_the_words_that_its_mark_would_have() -> None:
+    assert (parsed(BOX).words, parsed(BOX).mark) == (WORDS, "")
+    marked = parsed(BOX | {"asleep": WORDS})
+    assert (marked.words, marked.mark) == (WORDS, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_leaving"),
+    [
+        (BOX, False),
+        (BOX | {"asleep": WORDS}, False),
+        (BOX | {"asleep": WORDS, "enabled": "false"}, True),
+        ({"asleep": WORDS}, True),
+        (BOX | {"asleep": WORDS, "waker": "scale"}, True),
+        (BOX | {"asleep": WORDS, "waker": "hammer"}, True),
+        (BOX | {"asleep": WORDS, "idle_seconds": "x"}, False),
+        (BOX | {"asleep": "yes"}, False),
+        (BOX | {"asleep": '["yes"]'}, False),
+        ({"asleep": '{"target": "hello"}'}, False),
+    ],
+)
+def test_a_mark_that_the_annotations_do_not_explain_wakes_the_workload(
+    annotations: dict[str, str], is_leaving: bool
+) -> None:
+    obj = service(annotations)
+    try:
+        known = parse(obj)
+    except ManifestError as error:
+        known = error.instead
+    found = leaving(obj, known)
+    assert (found is not None) is is_leaving
+    if found is not None:
+        assert (found.words, found.leaving, found.asks.scale.min_scale) == (WORDS, True, 1)
+        assert str(found.asks.target) == BOX["target"]
+        assert found.warnings[-1] == (
+            "the workload sleeps by other annotations, which are in activator.dev/asleep: it wakes "
+            "by them first"
+        )
+
+
+def test_a_refused_service_wakes_its_workload_too() -> None:
+    obj = service(BOX | {"asleep": WORDS}, type="ExternalName")
+    found = leaving(obj, parse(obj))
+    assert found is not None
+    assert (found.refused, found.port, str(found.asks.target)) == ("", None, BOX["target"])
 
 
 @pytest.mark.parametrize("enabled", ["false", "", None])

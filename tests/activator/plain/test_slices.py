@@ -96,6 +96,7 @@ def test_a_nameless_port_has_the_empty_name() -> None:
         *(obj(endpoint(f"::ffff:{ip}"), family="IPv6") for ip in ("0.0.0.0", "169.254.1.1")),
         obj(endpoint("0.0.0.0", ready=True, serving=True, terminating=False)),
         obj({"addresses": ["10.0.0.1"], "conditions": {"ready": "yes"}}),
+        obj(endpoint(ready=True, serving=True, terminating=False) | {"zone": 7}),
         obj(ports=[{"port": 70000}]),
         obj(ports="http"),
     ],
@@ -103,6 +104,16 @@ def test_a_nameless_port_has_the_empty_name() -> None:
 def test_a_broken_field_is_an_error_that_names_it(broken: Any) -> None:
     with pytest.raises(ManifestError, match=r"^EndpointSlice shop/hello-1: (endpoints|ports)"):
         parse(broken)
+
+
+@pytest.mark.parametrize("terminating", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "zone"), [({"zone": "eu-1a"}, "eu-1a"), ({"zone": None}, ""), ({}, "")]
+)
+def test_the_zone_of_a_pod(fields: dict[str, Any], zone: str, terminating: bool) -> None:
+    found = parse(obj(endpoint(ready=True, serving=True, terminating=terminating) | fields))
+    assert found is not None
+    assert [each.zone for each in found.endpoints] == [zone]
 
 
 def test_a_loopback_address_is_that_of_a_local_pod() -> None:

@@ -22,6 +22,7 @@ from activator.probing.prober import (
 )
 from tests.activator.probing.world import APP, Response, World, until
 from tests.activator.telemetry.world import World as TelemetryWorld
+from tests.activator.throttlers import release
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -141,7 +142,7 @@ async def test_refusing_pod_of_a_revision_with_short_requests_is_asked_every_two
         await until(tenth / 10)
         ticket = world.ask()
         assert ticket.state is ASSIGNED
-        world.driver.release(world.revision, ticket, world.clock())
+        release(world.driver, world.revision, ticket, world.clock())
     assert gaps(world.pods[A].at)[4:] == pytest.approx([2.0] * 13)
 
 
@@ -646,7 +647,7 @@ async def test_draining_pod_is_not_probed() -> None:
     await until(200.0)
     assert pod in world.revision.backends.pods.values()
     assert len(world.pods[A].at) == 1
-    world.driver.release(world.revision, ticket, world.clock())
+    release(world.driver, world.revision, ticket, world.clock())
     assert pod.state is PodState.GONE
 
 
@@ -814,8 +815,8 @@ async def test_pods_behind_a_real_mesh_are_asked_ever_less_also_under_full_load(
         requests = [world.ask() for _ in range(11)]
         assert [r.state for r in requests] == [ASSIGNED] * 10 + [QUEUED]
         for request in requests[:10]:
-            world.driver.release(world.revision, request, world.clock())
-        world.driver.release(world.revision, requests[10], world.clock())
+            release(world.driver, world.revision, request, world.clock())
+        release(world.driver, world.revision, requests[10], world.clock())
     assert len(between(world.pods[A].at, 1.0, 100.0)) <= 8
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from activator.proxy.pods import pool
+from activator.proxy.pods import dial
 from activator.proxy.pods.dial import connect
 from activator.proxy.transport.peer_socket import ACKNOWLEDGE_WITHIN
 from tests.activator.proxy.world import (
@@ -166,7 +166,7 @@ async def test_a_client_that_leaves_while_a_connection_is_opened(world, sockets,
         await world.clock_moves(0.5)
         await connect(*arguments)  # type: ignore[arg-type] # as they came
 
-    monkeypatch.setattr(pool, "connect", slow)
+    monkeypatch.setattr(dial, "connect", slow)
     client = await waiting(world, sockets, request())
     world.list(pod)
     await until(lambda: world.in_flight)

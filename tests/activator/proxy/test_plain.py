@@ -228,7 +228,7 @@ async def test_without_knative_an_unknown_host_gets_no_text_of_knative(new_world
             )
     assert len(pod.requests) == 1
     told = json.loads((await world.ask(asking(b"x", b"Accept: application/json\r\n"))).body)
-    assert told["title"] == "The activator knows no such annotated Service."
+    assert told["title"] == "No annotated Service and no rule of a route object fits the request."
 
 
 async def test_with_both_dialects_an_unknown_host_gets_a_text_about_both(world: World) -> None:

@@ -15,10 +15,10 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.process import logs
 from activator.process.logs import of_activator
-from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, identity
+from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, WORDS, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.test_driver import World as Driven
-from tests.activator.throttlers import throttler_of
+from tests.activator.throttlers import release, throttler_of
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -209,7 +209,7 @@ async def test_a_pod_that_finishes_its_requests_has_a_line_and_another_at_its_en
         f"pod {POD}: Kubernetes no longer lists it; it finishes its requests and gets no others"
     ]
     for ticket in tickets:
-        world.driver.release(throttler_of(world.driver, ticket), ticket, 0.0)
+        release(world.driver, throttler_of(world.driver, ticket), ticket, 0.0)
     assert world.messages() == [f"pod {POD}: it is not listed and has no request; it is gone"]
 
 
@@ -276,7 +276,7 @@ async def test_what_changes_nothing_has_no_line(world: World) -> None:
     world.list_pods(POD)
     world.revision()
     for ticket in [world.ask(revision) for _ in range(20)]:
-        world.driver.release(throttler_of(world.driver, ticket), ticket, 0.0)
+        release(world.driver, throttler_of(world.driver, ticket), ticket, 0.0)
     world.list_pods(POD, OTHER)
     world.lines()
     world.pass_probes()  # from 10 to 20: no change to or from 0
@@ -307,7 +307,7 @@ async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
     asyncio.get_running_loop().call_later(WINDOW, end.set_result, None)
     await end
     (line,) = world.lines()
-    what = "Service" if kind is RevisionKind.SERVICE else kind.value
+    what = WORDS[kind]
     assert line["message"] == f"… 190 more changes of {what} default/app were not logged"
     assert (line["knative.dev/key"], line["changes"]) == ("default/app", 190)
     world.list_pods(revision=revision)
@@ -341,6 +341,8 @@ def test_a_line_about_a_service_says_so() -> None:
     assert identity(RevisionID("ns", "a")) == {"revision": "ns/a"}
     service = RevisionID("ns", "a", RevisionKind.SERVICE)
     assert identity(service) == {"revision": "ns/a", "object_kind": "Service"}
+    route = service._replace(kind=RevisionKind.HTTP_ROUTE)
+    assert identity(route) == {"revision": "ns/a", "object_kind": "route object"}
 
 
 async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_both(

@@ -10,7 +10,7 @@ import pytest
 from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.records.narration import EventKind, Events
-from tests.activator.throttlers import throttler_of
+from tests.activator.throttlers import release, throttler_of
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -119,7 +119,7 @@ async def test_a_draining_pod_is_published_and_its_end_when_its_request_ends() -
     world.listen()
     world.list_pods()
     assert pods(world.take()) == [("healthy", "draining", False)]
-    world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
+    release(world.driver, throttler_of(world.driver, ticket), ticket, world.now)
     assert pods(world.take()) == [("draining", "gone", False)]
 
 
@@ -194,7 +194,7 @@ async def test_events_of_a_pod_have_its_present_listing() -> None:
     world.list_pods(not_ready=(POD, "10.0.0.2:8012"))
     assert told() == ["lists it as not ready"] * 2
     for ticket in tickets:
-        world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
+        release(world.driver, throttler_of(world.driver, ticket), ticket, world.now)
 
 
 async def test_capacity_is_published_when_it_changes() -> None:
@@ -234,10 +234,10 @@ async def test_a_queue_begins_with_its_first_waiter_and_ends_with_its_last() -> 
     world.pass_probes()
     assert others(world.take()) == [("capacity-changed", {"was": 0, "capacity": 1, "inFlight": 1})]
     world.now += 2.5
-    world.driver.release(throttler_of(world.driver, first), first, world.now)
+    release(world.driver, throttler_of(world.driver, first), first, world.now)
     world.driver.cancel(throttler_of(world.driver, third), third, world.now)
     assert world.take() == [("queue-ended", {"seconds": 2.5, "waited": 3})]
-    world.driver.release(throttler_of(world.driver, second), second, world.now)
+    release(world.driver, throttler_of(world.driver, second), second, world.now)
     assert world.take() == []
 
 
@@ -276,10 +276,10 @@ async def test_a_queue_that_ended_without_a_listener_is_not_published_later() ->
     world.list_pods(POD)
     world.pass_probes()
     ticket, waiter = world.ask(revision), world.ask(revision)
-    world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
+    release(world.driver, throttler_of(world.driver, ticket), ticket, world.now)
     kinds = [kind for kind, _ in others(world.take())]
     assert kinds == ["capacity-changed", "queue-began", "queue-ended"]
-    world.driver.release(throttler_of(world.driver, waiter), waiter, world.now)
+    release(world.driver, throttler_of(world.driver, waiter), waiter, world.now)
 
 
 HELLO = RevisionID("default", "hello")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
+from activator.lab.control_plane.writes import merge
 from tests.activator.scale.world import elapse
 
 #: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
@@ -97,6 +98,43 @@ class FakeApi(ApiServer):
         """Change an object, as any component may."""
         self.replicas[path] = replicas
         self.version += 1
+
+
+class OneObject(ApiServer):
+    """An API server with one object, which it patches.
+
+    Attributes:
+        object: as it is now; patches: the bodies of PATCHes.
+        script: what happens to the next requests.
+    """
+
+    def __init__(self, path: str, **fields: Any) -> None:
+        self._path = path
+        metadata = {"name": path.rpartition("/")[2], "resourceVersion": "1", "uid": "u"}
+        self.object: dict[str, Any] = {"metadata": metadata, **fields}
+        self.patches: list[Any] = []
+        self.script = Script()
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", content_type: str = ""
+    ) -> ApiResponse:
+        assert path == self._path
+        await asyncio.sleep(0)
+        if (response := self.script.next()) is not None:
+            return response
+        if method == "PATCH":
+            patch = json.loads(body)
+            self.patches.append(patch)
+            if patch["metadata"]["resourceVersion"] != self.object["metadata"]["resourceVersion"]:
+                return status(409, "modified")
+            self.change(patch)
+        return ApiResponse(200, json.dumps(self.object).encode())
+
+    def change(self, patch: Any) -> None:
+        """Change the object, as any component may."""
+        self.object = merge(self.object, patch)
+        version = int(self.object["metadata"]["resourceVersion"])
+        self.object["metadata"]["resourceVersion"] = str(version + 1)
 
 
 def path_of(name: str) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from activator.lab.control_plane.plane import ControlPlane
 from activator.scale.election import LABEL, Candidate, LeasePlace
 from tests.activator.scale.world import elapse, until
-from tests.control_plane import InProcessClient
+from tests.control_plane.client import InProcessClient
+from tests.control_plane.strict import StrictControlPlane
 
 NAMESPACE = "activator-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/activator-scale"
@@ -27,7 +27,7 @@ class Election:
     """
 
     def __init__(self) -> None:
-        self.plane = ControlPlane()
+        self.plane = StrictControlPlane()
         self.changes: list[tuple[str, bool]] = []
         self._running: dict[str, tuple[Candidate, asyncio.Task[None]]] = {}
 

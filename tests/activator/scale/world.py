@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, PlaneResponse
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind, PlaneResponse
 from activator.lab.control_plane.plane import PlaneCall, PlaneRequest, PlaneServer
 from activator.scale import scaler as scalers
 from activator.scale.election import LABEL
@@ -53,8 +53,8 @@ async def until(condition: Callable[[], object], what: str, within: float = PATI
 class Cluster:
     """A control plane, with the few controllers that tests play themselves."""
 
-    def __init__(self, folder: Path, *, keda: bool = True) -> None:
-        self.plane = Recorder((*BUILT_IN, *((SCALED_OBJECTS,) if keda else ())))
+    def __init__(self, folder: Path, *, keda: bool = True, kinds: Sequence[ApiKind] = ()) -> None:
+        self.plane = Recorder((*BUILT_IN, *((SCALED_OBJECTS,) if keda else ()), *kinds))
         self.server = PlaneServer(self.plane)
         self.folder = folder
         self.kubeconfig = ""
@@ -267,9 +267,11 @@ class Activator:
 
 
 @asynccontextmanager
-async def cluster(folder: Path, *, keda: bool = True) -> AsyncIterator[Cluster]:
-    """Run a control plane, with or without the custom resources of KEDA."""
-    found = Cluster(folder, keda=keda)
+async def cluster(
+    folder: Path, *, keda: bool = True, kinds: Sequence[ApiKind] = ()
+) -> AsyncIterator[Cluster]:
+    """Run a control plane, with or without the custom resources of KEDA, and with more kinds."""
+    found = Cluster(folder, keda=keda, kinds=kinds)
     await found.server.start()
     found.kubeconfig = str(found.server.write_kubeconfig(folder))
     try:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 
 import pytest
 
 from activator.settings.config import SETTINGS, Settings, load, settings_of
-from activator.settings.setting import COMMANDS, REQUIRED, ConfigError, Derived, markdown
+from activator.settings.setting import COMMANDS, REQUIRED, ConfigError, Derived
+from tests.activator.settings.reference import PAGE, written_page
 
-ROOT = Path(__file__).parents[3]
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
 NOWHERE = Path("/nowhere/resolv.conf")
 
@@ -124,15 +123,11 @@ def test_each_setting_explains_itself_and_belongs_to_a_command():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_written_defaults_are_values_of_their_setting(command):
     for row in settings_of(command):
-        default = row.defaults[command]
+        default = row.default_of(command)
         if default is not REQUIRED and not isinstance(default, Derived):
             row.kind.parse(default)
 
 
-def test_the_reference_shows_this_very_table():
-    page = (ROOT / "docs" / "reference.md").read_text()
-    shown = re.search(r"<!-- settings -->\n(.*)\n<!-- /settings -->", page, re.DOTALL)
-    assert shown, "docs/reference.md must hold <!-- settings --> … <!-- /settings -->"
-    assert shown[1].strip() == markdown(SETTINGS), (
-        "put the output of `python -m activator.settings.config` between the markers"
-    )
+def test_the_reference_shows_these_very_tables():
+    page = PAGE.read_text()
+    assert written_page(page) == page, "python -m tests.activator.settings.reference"

@@ -10,6 +10,7 @@ import pytest
 from activator.settings import setting, values
 from activator.settings.config import Settings, load
 from activator.settings.setting import REQUIRED, Derived, Sources
+from tests.activator.settings.reference import markdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def test_a_long_path_is_echoed_whole():
 
 
 def test_markdown_has_a_table_for_each_section_and_tells_defaults_apart():
-    text = setting.markdown(setting.rows(Toy))
+    text = markdown(setting.rows(Toy))
     assert text.count("### ") == 2
     assert "run, local: 80; demo: 81" in text
     assert "| `--name` NAME<br>`TOY_NAME` | required<br>None. | Name. | run |" in text

@@ -119,7 +119,7 @@ def test_each_curve_of_go_is_known(name: str) -> None:
     ],
 )
 def test_unknown_names_are_refused(kind, text: str) -> None:
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match="not accepted"):
         kind.parse(text)
 
 

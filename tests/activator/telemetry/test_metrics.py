@@ -87,7 +87,20 @@ def with_everything(world):
     return throttler, counters
 
 
-def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_labels(world):
+def test_requests_that_leave_the_zone_are_counted():
+    world = World(zone="a")
+    near, far = "10.0.0.1:8012", "10.0.0.2:8012"
+    throttler = world.revision(concurrency=1)
+    own, _ = world.healthy(throttler, near, far, zones={near: "a", far: "b"})
+    assert world.request(throttler).pod is own
+    name, labels = "activator_requests_outside_zone_total", {"kn_revision_name": "hello"}
+    assert value(world, name, k8s_namespace_name="default", **labels) == 0
+    world.request(throttler)
+    assert value(world, name, k8s_namespace_name="default", **labels) == 1
+
+
+def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_labels():
+    world = World(zone="a")
     with_everything(world)
     policies = Policies(sticky=HashKey(b"x-user"), adaptive=AdaptiveMode.ON)
     world.healthy(world.revision("limited", 0, policies=policies), "10.0.0.2:8012")

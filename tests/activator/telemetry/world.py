@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from activator.admin.history import History
@@ -26,6 +26,8 @@ from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
+
+NO_ZONES: Mapping[str, str] = MappingProxyType({})
 
 
 class Clock:
@@ -49,9 +51,9 @@ ANY: Any = object
 class World(ANY):
     """The state of a Runtime that admin listener and metrics read."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, zone: str = "") -> None:
         self.clock = Clock()
-        throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
+        throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9", zone=zone)
         self.reporter = StatReporter(
             (), clock=self.clock, revisions=lambda: [each.revision for each in throttler]
         )
@@ -128,19 +130,26 @@ class World(ANY):
         return self.driver.throttler.find(*revision_id)
 
     def pods(
-        self, throttler: RevisionThrottler, *ready: str, not_ready: tuple[str, ...] = ()
+        self,
+        throttler: RevisionThrottler,
+        *ready: str,
+        not_ready: tuple[str, ...] = (),
+        zones: Mapping[str, str] = NO_ZONES,
     ) -> list[PodTracker]:
         """List these addresses, and no others; return the pods in that order."""
         endpoints = ListedEndpoints(
-            *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
+            *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready)),
+            zones=zones,
         )
         self.driver.set_endpoints(throttler.revision.id, {AppProtocol.HTTP1: endpoints})
         known = {pod.address: pod for pod in throttler.backends.pods.values()}
         return [known[address] for address in (*ready, *not_ready)]
 
-    def healthy(self, throttler: RevisionThrottler, *addresses: str) -> list[PodTracker]:
+    def healthy(
+        self, throttler: RevisionThrottler, *addresses: str, zones: Mapping[str, str] = NO_ZONES
+    ) -> list[PodTracker]:
         """List these addresses; each pod passes its probe."""
-        pods = self.pods(throttler, *addresses)
+        pods = self.pods(throttler, *addresses, zones=zones)
         for pod in pods:
             self.driver.probe_passed(pod, pod.epoch)
         return pods

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from activator.settings.values import TlsParameters
-from activator.tls.internal_encryption import InternalTls, InternalTlsError, UnverifiedTls
+from activator.tls.internal_encryption import InternalTls, InternalTlsError, ServiceTls
 from tests.activator.proxy.world import Pod, PodConnection, World, ok, until
 from tests.conftest import both_loops
 from throttler.model import ProbeSpec
@@ -171,7 +171,7 @@ async def test_requests_go_to_the_pods_port_over_tls(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["context", "http2_context"])
 def test_no_certificate_is_verified(name: str) -> None:
-    tls = UnverifiedTls()
+    tls = ServiceTls()
     context = getattr(tls, name)
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname

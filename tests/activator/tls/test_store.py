@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from contextlib import nullcontext
 from pathlib import Path
@@ -56,13 +57,6 @@ def shown(tls: StoreTls, host: str | None, ca: trustme.CA = CA, **versions: ssl.
     return str(certificate["subjectAltName"][0][1])
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     write(tmp_path, "tls.crt", "tls.key", "default.example")
@@ -114,8 +108,11 @@ def test_versions_are_those_of_the_settings(stored: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        ("tls.crt", r"tls\.crt, .*tls\.key\): \[Errno 2\]"),
-        ("store/a.key", r"a\.crt, .*a\.key\): \[Errno 2\]"),
+        (
+            "tls.crt",
+            r"tls\.crt, .*tls\.key\): \[Errno 2\].*; mount the Secret there, or correct the path",
+        ),
+        ("store/a.key", r"a\.crt, .*a\.key\): \[Errno 2\].*; mount the Secret"),
         ("store", "is no folder: mount it, or correct the path"),
     ],
 )
@@ -125,34 +122,57 @@ def test_unusable_files_are_an_error_at_start(stored: Path, broken: str, text: s
         settings(stored, KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS=f"{stored}/store")
 
 
-def test_changed_files_count_within_a_second_and_broken_ones_change_nothing(
-    stored: Path, caplog: pytest.LogCaptureFixture
+def test_each_ending_of_a_certificate_may_come_with_each_ending_of_a_key(tmp_path: Path) -> None:
+    write(tmp_path, "tls.crt", "tls.key", "default.example")
+    pairs = ("a.crt", "a-key.pem"), ("b.pem", "b.key")
+    for certificate, key in pairs:
+        write(tmp_path / "store", certificate, key, f"{certificate}.example")
+    tls = settings(tmp_path, KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS=f"{tmp_path}/store")
+    assert tls is not None
+    for certificate, _ in pairs:
+        assert shown(tls, f"{certificate}.example") == f"{certificate}.example"
+
+
+async def test_changed_files_count_within_seconds_and_broken_ones_change_nothing(
+    anyio_backend: object, stored: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock, reads = Clock(), list[bytes]()
+    reads, looked = list[bytes](), asyncio.Event()
+    loop = asyncio.get_running_loop()
     default = TlsFiles(stored / "tls.crt", stored / "tls.key")
 
     def make(certificate: bytes, key: bytes) -> ServerContext:
         reads.append(certificate)
         return server_context(TlsParameters("1.2"), certificate, key)
 
-    tls = StoreTls(default, (stored / "store",), make, clock)
+    class Watched(StoreTls):
+        def renew(self) -> None:
+            super().renew()
+            loop.call_soon_threadsafe(looked.set)
+
+    async def look() -> None:
+        looked.clear()
+        await looked.wait()
+
+    tls = Watched(default, (stored / "store",), make)
+    following = asyncio.ensure_future(tls.follow())
     assert len(reads) == 3
     write(stored / "store", "a.crt", "a.key", "new.example", ca=OTHER)
-    assert shown(tls, "new.example") == "default.example", "it looks once a second"
-    clock.now += 2
+    assert shown(tls, "new.example") == "default.example", "no handshake reads a file"
+    await look()
     assert shown(tls, "new.example", OTHER) == "new.example"
     assert shown(tls, "a.example") == "default.example"
     assert len(reads) == 4, "only changed files are read"
     (stored / "store" / "a.key").write_text("junk")
     (stored / "tls.crt").unlink()
-    clock.now += 2
+    await look()
     assert shown(tls, "new.example", OTHER) == "new.example"
     assert shown(tls, None) == "default.example"
     assert "stays in force" in caplog.text
     write(stored, "tls.crt", "tls.key", "renewed.example")
     (stored / "store" / "a.crt").unlink()
-    clock.now += 2
+    await look()
     assert shown(tls, "new.example") == "renewed.example"
+    following.cancel()
 
 
 def test_the_names_of_a_certificate_are_its_hosts() -> None:

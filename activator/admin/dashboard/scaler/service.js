@@ -104,6 +104,7 @@ function facts(view) {
         ? `${change.before} → ${change.after} at ${moment(new Date(change.at), new Date())}: ${change.sentence}`
         : "none by this scaler",
     ],
+    ["Savings", view.savings.sentence],
   ];
   const pairs = rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]);
   return panel("Scaling", "scaling-name", element("dl", { class: "facts" }, ...pairs));

@@ -25,6 +25,7 @@ import { REASONS } from "./reasons.js";
  * @property {string | null} detail
  * @property {{current: number, stable: number, panic: number, byActivator: Record<string, number>}} load
  * @property {Change | null} lastChange
+ * @property {{sentence: string}} savings
  * @property {Finding[]} findings
  */
 /** @typedef {{services: number, phases: Record<string, number>, problems: number, load: number}} Summary */

@@ -18,7 +18,7 @@ from activator.discovery.backoff import Timings
 from activator.discovery.wire import ConnectionLostError, LineSplitter, WatchedResource, pages
 from activator.lab.control_plane.plane import PlaneServer
 from tests.activator.lab.control_plane.world import APPS, SERVICES, World, deployment, service
-from tests.control_plane import InProcessClient
+from tests.control_plane.client import InProcessClient
 from tests.manifests.kubectl import PINNED, program_path
 from tests.process import PATIENCE
 

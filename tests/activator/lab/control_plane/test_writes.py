@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from activator.lab.control_plane.validation import wrong_address
 from activator.lab.control_plane.writes import merge
 from tests.activator.lab.control_plane.world import (
     APPS,
@@ -14,6 +13,7 @@ from tests.activator.lab.control_plane.world import (
     service,
     slice_,
 )
+from tests.control_plane.validation import wrong_address
 from tests.rows import naming
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.plane import PlaneRequest
 from activator.lab.control_plane.store import PlaneWatch
+from tests.control_plane.strict import StrictControlPlane
 
 Object = dict[str, Any]
 
@@ -26,7 +27,7 @@ class World:
     """Sends requests to a control plane."""
 
     def __init__(self) -> None:
-        self.plane = ControlPlane((*BUILT_IN, SCALED_OBJECTS), clock=lambda: NOW)
+        self.plane = StrictControlPlane((*BUILT_IN, SCALED_OBJECTS), clock=lambda: NOW)
 
     async def send(self, method: str, path: str, body: Any = None, kind: str = "") -> Any:
         """Return the decoded body; fail unless the request succeeds."""

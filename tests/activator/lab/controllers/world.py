@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from activator.lab.control_plane.api import DEPLOYMENTS, PODS, SERVICES, SLICES
-from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.controllers import Deployments, EndpointSlices
 from activator.lab.objects import deployment, service
+from tests.control_plane.strict import StrictControlPlane
 
 Object = dict[str, Any]
 
@@ -17,7 +17,7 @@ class World:
     """The service web, in virtual time."""
 
     def __init__(self) -> None:
-        self.plane = ControlPlane(allows_loopback=True)
+        self.plane = StrictControlPlane(allows_loopback=True)
         self.deployments = Deployments(self.plane)
         self.slices = EndpointSlices(self.plane)
 
@@ -26,8 +26,10 @@ class World:
         self.deployments.close()
         self.plane.close()
 
-    def create(self, replicas: int = 0, **settings: Any) -> None:
-        made = deployment("web", replicas=replicas, **settings)
+    def create(self, replicas: int = 0, port: int = 8012) -> None:
+        made = deployment("web", replicas=replicas)
+        (container,) = made["spec"]["template"]["spec"]["containers"]
+        container["ports"][0]["containerPort"] = port
         self.plane.act("create", DEPLOYMENTS, "default", "", made)
         self.plane.act("create", SERVICES, "default", "", service("web"))
 

@@ -344,7 +344,7 @@ async def test_a_grpc_timeout_is_named_where_it_ends_a_request(http2):
     await until(lambda: pod.requests and pod.requests[0].ended)
     await http2.world.clock_moves(0.06)
     answer = await client.answer(stream)
-    assert answer.all(b"grpc-message") == [b"response-late; grpc-timeout 0.05"]
+    assert answer.all(b"grpc-message") == [b"response-late; grpc-timeout 0.05s"]
     await until(lambda: pod.requests[0].reset == ErrorCode.CANCEL)
 
 

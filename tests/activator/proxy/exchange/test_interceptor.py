@@ -213,7 +213,7 @@ async def test_a_client_that_leaves_early_is_demand_for_a_second(keda: World) ->
 
 @pytest.mark.parametrize(
     ("kind", "limit"),
-    [(KINDS[0], b"timeouts.readiness 2"), (KINDS[1], b"timeouts.conditionWait 2")],
+    [(KINDS[0], b"timeouts.readiness 2s"), (KINDS[1], b"timeouts.conditionWait 2s")],
 )
 async def test_the_wait_has_a_limit(keda: World, kind: str, limit: bytes) -> None:
     keda.route(rules=rules(kind), readiness=2.0)
@@ -243,7 +243,7 @@ async def test_the_response_must_begin_in_time(keda: World, kind: str) -> None:
     pod.on_data = lambda connection: None
     answer = await keda.ask(asking())
     has_text(answer, 504, b"Gateway Timeout\n")
-    assert answer.get(b"activator-reason") == b"response-late; timeouts.responseHeader 3"
+    assert answer.get(b"activator-reason") == b"response-late; timeouts.responseHeader 3s"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -259,12 +259,12 @@ async def test_the_whole_request_has_a_limit(keda: World) -> None:
     keda.route(rules=rules(request_timeout=2.0), readiness=9.0)
     answer = await keda.ask(asking())
     has_text(answer, 504, b"Gateway Timeout\n")
-    assert answer.get(b"activator-reason") == b"no-endpoints; timeouts.request 2"
+    assert answer.get(b"activator-reason") == b"no-endpoints; timeouts.request 2s"
     pod = await keda.pod()
     await served(keda, keda.route(pod, rules=rules(request_timeout=2.0)))
     pod.on_data = lambda connection: None
     answer = await keda.ask(asking())
-    assert answer.get(b"activator-reason") == b"response-late; timeouts.request 2"
+    assert answer.get(b"activator-reason") == b"response-late; timeouts.request 2s"
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"
     pod.on_data = lambda connection: connection.write(head)
     client = await keda.client()
@@ -280,7 +280,7 @@ async def test_a_client_of_grpc_may_have_less_time(keda: World) -> None:
     while not peer.messages.get(stream, Message()).over:
         await keda.clock_moves(0.1)
     (text,) = peer.messages[stream].all(b"grpc-message")
-    assert text.endswith(b"grpc-timeout 1")
+    assert text.endswith(b"grpc-timeout 1s")
     assert peer.messages[stream].all(b"grpc-status") == [b"4"]
     await keda.clock_moves(1.1)
 
@@ -316,8 +316,8 @@ async def test_a_request_goes_to_the_fallback_after_its_wait(keda: World) -> Non
 
 async def test_the_fallback_is_awaited_only_for_the_rest_of_the_time(keda: World) -> None:
     for timeout, at, name in (
-        (0.0, 62.0, b"time for the fallback 60"),
-        (5.0, 5.0, b"timeouts.request 5"),
+        (0.0, 62.0, b"time for the fallback 60s"),
+        (5.0, 5.0, b"timeouts.request 5s"),
     ):
         keda.route(rules=rules(request_timeout=timeout), kind=RevisionKind.FALLBACK)
         keda.route(rules=rules(fallback=True, request_timeout=timeout), readiness=2.0)
@@ -326,6 +326,17 @@ async def test_the_fallback_is_awaited_only_for_the_rest_of_the_time(keda: World
         has_text(answer, 504, b"Gateway Timeout\n")
         assert answer.get(b"activator-reason") == b"no-endpoints; " + name
         assert keda.now() - began == about(at, within=0.1)
+
+
+async def test_no_request_awaits_a_fallback_whose_service_is_missing(keda: World) -> None:
+    missing = rules(problem="Service shop/backup does not exist")
+    keda.route(rules=missing, kind=RevisionKind.FALLBACK)
+    keda.route(rules=rules(fallback=True), readiness=2.0)
+    began = keda.now()
+    answer = await keda.ask(asking())
+    has_text(answer, 504, b"Gateway Timeout\n")
+    assert answer.get(b"activator-reason") == b"no-endpoints; timeouts.readiness 2s"
+    assert keda.now() - began == about(2.0, within=0.1)
 
 
 async def test_without_time_left_nothing_falls_back(keda: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ssl
+from math import inf
 from typing import Any
 
 import pytest
@@ -56,14 +57,15 @@ def secure(pools: ConnectionPools, tracker: PodTracker) -> Any:
 class Bench:
     """Pools that use TLS, and one pod."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None, connect_timeout: float = 1.0) -> None:
         self.tasks = Tasks()
+        limits = PoolLimits(connect_timeout=connect_timeout)
         loop = asyncio.get_running_loop()
         self.ca = trustme.CA()
         tls = self.tls = InternalTls(TlsParameters(), "knative-serving")
         tls.set_secret(secret(self.ca))
         tls.start()
-        self.pools = ConnectionPools(PoolLimits(), self.tasks.start, loop.time)
+        self.pools = ConnectionPools(limits, self.tasks.start, loop.time)
         self.pools.use_tls(tls.pods)
         tls.on_withdrawn = self.pools.distrust
         self.pod = TlsPod(World())
@@ -174,6 +176,22 @@ async def test_a_port_without_tls(anyio_backend, protocol, error, cause):
     loop.call_later(0.5, passed.set)
     await passed.wait()
     assert dialer.failures == [(f"TLS on port 8112: {error}", cause)]
+    server.close()
+    await bench.close()
+
+
+async def test_a_silent_pod_holds_a_request_five_times_as_long_as_a_connect(anyio_backend):
+    bench = Bench(connect_timeout=0.04)
+    host, dialer = free_address(), Dialer()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Silent, host, 8112)
+    secure(bench.pools, await bench.tracker(f"{host}:8012")).dial(dialer, inf)
+    passed = asyncio.Event()
+    loop.call_later(0.5, passed.set)
+    await passed.wait()
+    assert dialer.failures == [
+        ("TLS on port 8112: the handshake timed out after 0.2 s", "connect-timeout")
+    ]
     server.close()
     await bench.close()
 

@@ -14,7 +14,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import Http2Connection
 from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode
-from activator.proxy.pods import pool
+from activator.proxy.pods import dial
 from activator.proxy.pods.dial import connect
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.pool import PoolLimits
@@ -90,7 +90,7 @@ async def test_an_http2_connection_that_opens_as_its_time_ends_sends_nothing(htt
     await http2.serving()
     client = await http2.client()
     stream = client.ask()
-    monkeypatch.setattr(pool, "connect", timed)
+    monkeypatch.setattr(dial, "connect", timed)
     monkeypatch.setattr(Http2Connection, "connection_made", expired)
     monkeypatch.setattr(Http2Connection, "data_received", late)
     response = await client.answer(stream)

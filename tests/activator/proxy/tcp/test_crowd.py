@@ -141,8 +141,8 @@ async def test_the_request_log_has_a_line_for_a_connection(world: TcpWorld) -> N
     number = client.transport.get_extra_info("sockname")[1]
     client.close()
     pod.connections[0].close()
-    await until(lambda: records.ended)
-    [record] = records.ended
+    await until(lambda: records)
+    [record] = records
     assert (record.method, record.host, record.status) == (b"TCP", b"ns/rev", 101)
     assert (record.content_length, record.response_size) == (5, 3)
     assert record.client == f"127.0.0.1:{number}"

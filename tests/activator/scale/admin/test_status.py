@@ -41,6 +41,16 @@ async def test_a_service_shows_who_scales_it_and_why_not(tmp_path: Path) -> None
         "load": {"current": 0.0, "stable": view["load"]["stable"], "panic": 0.0}
         | {"rate": view["load"]["stable"], "byActivator": {"activator-1": 3.0}},
         "lastChange": None,
+        "savings": {
+            "dryRun": False,
+            "asleep": False,
+            "podSeconds": 0.0,
+            "cpuCoreSeconds": 0.0,
+            "memoryByteSeconds": 0,
+            "waited": 0,
+            "sentence": "Sleep has saved 0.00 pod-hours, 0.00 CPU-hours and 0.00 GiB-hours; "
+            "requests that waited for a first pod: 0",
+        },
         "findings": [],
     }
 

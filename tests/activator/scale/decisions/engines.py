@@ -44,13 +44,14 @@ class EngineWorld:
 
     Arguments:
         parts: know other components, and get each decision.
+        api: the API server, if not one with Deployments alone.
         replicas: of the Deployments of the API server, by name.
 
     Attributes:
         is_stale: whether the objects may be outdated, so that no replicas may be removed.
     """
 
-    def __init__(self, *parts: Part, **replicas: int) -> None:
+    def __init__(self, *parts: Part, api: ApiServer | None = None, **replicas: int) -> None:
         loop = asyncio.get_running_loop()
         self.clock = loop.time
         self.api = FakeApi(**replicas)
@@ -68,7 +69,7 @@ class EngineWorld:
             self.loads,
             parts,
             rights=rights,
-            api=self.api,
+            api=api or self.api,
             start=self.tasks.start,
             is_stale=lambda now: self.is_stale,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -38,7 +38,8 @@ class Side(EngineWorld, Part):
     """
 
     def __init__(self, decides_all: bool) -> None:
-        super().__init__(self, **dict.fromkeys(WORKLOADS, 0))
+        replicas: dict[str, Any] = dict.fromkeys(WORKLOADS, 0)
+        super().__init__(self, **replicas)
         self.decides_all = decides_all
         self.call_later = asyncio.get_running_loop().call_later
         self.owner = ""

@@ -10,12 +10,12 @@ import pytest
 
 from activator.discovery.api_server import ApiResponse, ApiUnreachable
 from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind
-from activator.lab.control_plane.plane import ControlPlane
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.workloads import SHORT_KINDS
 from activator.process.timers import Tasks
 from activator.scale.reasons import ScaleReason
+from activator.scale.wakers.scale import SCALE, Scale
 from activator.scale.workloads import replicas
 from activator.scale.workloads.replicas import (
     AGAIN,
@@ -25,14 +25,13 @@ from activator.scale.workloads.replicas import (
     Result,
     Rights,
     ScalableKind,
-    Scale,
     ScaleTarget,
     Wish,
-    missing_rule,
 )
 from tests.activator.scale.fake_api import FakeApi, path_of, status
 from tests.activator.scale.world import elapse
-from tests.control_plane import InProcessClient
+from tests.control_plane.client import InProcessClient
+from tests.control_plane.strict import StrictControlPlane
 
 
 def scale(spec: Any, **metadata: str) -> Any:
@@ -88,7 +87,7 @@ def test_the_path_of_the_subresource(resource: ScalableKind, path: str) -> None:
 
 
 def test_the_missing_rule_can_be_pasted_into_a_role() -> None:
-    assert missing_rule(KNOWN["deployment"], "patch") == (
+    assert SCALE.rules(HELLO.resource)[0].lacking("patch") == (
         '{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["patch"]}'
     )
 
@@ -262,7 +261,7 @@ class World:
     """Rights on a control plane."""
 
     def __init__(self) -> None:
-        self.plane = ControlPlane((*BUILT_IN, SCALED_OBJECTS, ROLLOUTS))
+        self.plane = StrictControlPlane((*BUILT_IN, SCALED_OBJECTS, ROLLOUTS))
         self.tasks = Tasks()
         self.changed: list[str] = []
         self.rights = Rights(
@@ -305,12 +304,15 @@ async def test_a_look_up_is_made_once() -> None:
     ("kind", "group", "text"),
     [
         ("Gadget", "argoproj.io", "argoproj.io/v1alpha1 has no kind Gadget"),
-        ("ScaledObject", "keda.sh", "has no scale subresource"),
         ("Rollout", "nowhere.example", "has no API nowhere.example/v1alpha1"),
     ],
 )
 async def test_a_kind_that_cannot_be_scaled_is_a_text(kind: str, group: str, text: str) -> None:
     assert text in await World().resource(kind, group)
+
+
+async def test_a_kind_without_the_subresource_is_known_as_such() -> None:
+    assert (await World().resource("ScaledObject", "keda.sh")).has_scale is False
 
 
 async def test_a_failed_look_up_is_made_again_later() -> None:

@@ -1,0 +1,134 @@
+"""The waker ``patch``: one merge patch of an object puts it to sleep, another one wakes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from activator.discovery.api_server import Meaning
+from activator.objects.fields import Field, ManifestError, root
+from activator.plain.annotations import PREFIX, NamedCondition, WakerWords
+from activator.plain.service import PlainService
+from activator.scale.reasons import ScaleReason
+from activator.scale.wakers.waker import (
+    Access,
+    Rule,
+    Versioned,
+    Waker,
+    WakerFailed,
+    failure,
+    send,
+)
+
+if TYPE_CHECKING:
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
+
+_BOTH: Final = f"{PREFIX}sleep-patch and {PREFIX}wake-patch"
+
+
+@dataclass(frozen=True, slots=True)
+class Patched(Versioned):
+    """An object; ``has_wake_patch`` is whether that patch would change nothing."""
+
+    has_wake_patch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PatchWaker(Waker[Patched]):
+    """Patches an object, which sleeps as long as it has all values of the sleep patch.
+
+    Attributes:
+        sleep, wake: the patches, as JSON.
+        condition: what the object must show after the wake patch; None for nothing.
+    """
+
+    sleep: str
+    wake: str
+    condition: NamedCondition | None = None
+
+    name = "patch"
+
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
+        return (Rule(kind.group, kind.plural, ("get", "patch"), f"patch {kind.plural}"),)
+
+    async def read(self, access: Access, target: ScaleTarget) -> Patched:
+        response = await send(access, target.resource.path(target.namespace, target.name))
+        if not response.is_ok:
+            raise failure(target, response, self.rules(target.resource)[0])
+        return self._state(target, response.decoded())
+
+    async def write(
+        self, access: Access, target: ScaleTarget, known: Patched, replicas: int
+    ) -> Patched | None:
+        if replicas and known.has_wake_patch:
+            return known
+        patch = json.loads(self.wake if replicas else self.sleep)
+        metadata = {**patch.get("metadata", {}), **known.precondition}
+        body = json.dumps({**patch, "metadata": metadata}).encode()
+        path = target.resource.path(target.namespace, target.name)
+        response = await send(access, path, body)
+        if response.meaning is Meaning.CONFLICT:
+            return None
+        if not response.is_ok:
+            raise failure(target, response, self.rules(target.resource)[0], ("patch",))
+        return self._state(target, response.decoded())
+
+    def _state(self, target: ScaleTarget, obj: object) -> Patched:
+        try:
+            found = root(obj, target.resource.kind)
+            metadata = found["metadata"]
+            version, uid = metadata["resourceVersion"].text(), metadata["uid"].text()
+            sleeps = holds(json.loads(self.sleep), found.value)
+            waits_for = "" if sleeps else self._waits_for(found["status"])
+        except ManifestError as error:
+            raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+        has_wake_patch = holds(json.loads(self.wake), found.value)
+        return Patched(0 if sleeps else 1, version, uid, has_wake_patch, waits_for=waits_for)
+
+    def _waits_for(self, status: Field) -> str:
+        """Return why the object is not confirmed as awake; empty if it is."""
+        if self.condition is None:
+            return ""
+        for each in status["conditions"].items():
+            if each["type"].text() == self.condition.type:
+                found = each["status"].text()
+                more = f": {text}" if (text := each["message"].text()) else ""
+                break
+        else:
+            found, more = "missing", ""
+        if found == self.condition.status:
+            return ""
+        return f"condition {self.condition.type} is {found}, not {self.condition.status}{more}"
+
+
+def holds(patch: Any, value: object) -> bool:
+    """Return whether a merge patch would not change a value (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return bool(patch == value) and isinstance(patch, bool) == isinstance(value, bool)
+    if not isinstance(value, dict):
+        return False
+    return all(
+        value.get(name) is None if each is None else holds(each, value.get(name))
+        for name, each in patch.items()
+    )
+
+
+def _undoes(wake: Any, sleep: Any) -> bool:
+    """Return whether a patch changes a value that another patch has set."""
+    if not (isinstance(wake, dict) and isinstance(sleep, dict)):
+        return bool(wake != sleep)
+    return any(_undoes(wake[name], each) for name, each in sleep.items() if name in wake)
+
+
+def make(words: WakerWords, service: PlainService) -> PatchWaker | str:
+    """Return the waker of these words, or why there is none."""
+    if not (words.sleep_patch and words.wake_patch):
+        return f"waker patch needs the annotations {_BOTH}"
+    if not _undoes(json.loads(words.wake_patch), json.loads(words.sleep_patch)):
+        return (
+            f"{PREFIX}wake-patch changes no value that {PREFIX}sleep-patch sets, so the workload "
+            f"would not wake"
+        )
+    return PatchWaker(words.sleep_patch, words.wake_patch, words.awake_condition)

@@ -1,0 +1,98 @@
+"""The waker ``scale``: the replicas of a workload, by its ``scale`` subresource.
+
+Sources: autoscaling/v1 Scale in the Kubernetes API reference; the texts and statuses were seen on
+API server 1.36.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from activator.discovery.api_server import ApiResponse, Meaning
+from activator.objects.fields import ManifestError, root
+from activator.scale.reasons import ScaleReason
+from activator.scale.wakers.waker import Access, Rule, Versioned, Waker, WakerFailed, failure, send
+
+if TYPE_CHECKING:
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
+
+MOST_REPLICAS: Final = 2**31 - 1
+
+
+class Scale(Versioned):
+    """A Scale object; ``version`` and ``uid`` are the scaled object's."""
+
+    @classmethod
+    def of(cls, obj: object) -> Scale:
+        """Return a Scale object's fields. An absent ``spec.replicas`` is 0.
+
+        Raises:
+            ManifestError: a field is wrong.
+        """
+        scale = root(obj, "Scale")
+        return cls(
+            scale["spec"]["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=0),
+            scale["metadata"]["resourceVersion"].text(),
+            scale["metadata"]["uid"].text(),
+        )
+
+    def patch(self, replicas: int) -> bytes:
+        """Return the body of a PATCH, which fails with 409 if the object has changed meanwhile."""
+        wanted = {"metadata": self.precondition, "spec": {"replicas": replicas}}
+        return json.dumps(wanted, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleWaker(Waker[Scale]):
+    """Changes the replicas. Knative's counterpart: pkg/reconciler/autoscaling/kpa/scaler.go."""
+
+    name = "scale"
+    marks = False
+    is_binary = False
+    lacks = ", or has no scale subresource"
+
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
+        resource, purpose = f"{kind.plural}/scale", f"scale {kind.plural}"
+        return (Rule(kind.group, resource, ("get", "patch"), purpose),)
+
+    async def read(self, access: Access, target: ScaleTarget) -> Scale:
+        response = await send(access, target.resource.scale_path(target.namespace, target.name))
+        if response.is_ok:
+            return _parsed(response.decoded())
+        if _is_unset(response):
+            return Scale(0, "", "")
+        raise failure(target, response, self.rules(target.resource)[0])
+
+    async def write(
+        self, access: Access, target: ScaleTarget, known: Scale, replicas: int
+    ) -> Scale | None:
+        path = target.resource.scale_path(target.namespace, target.name)
+        response = await send(access, path, known.patch(replicas))
+        if response.is_ok:
+            return _parsed(response.decoded())
+        if response.meaning is Meaning.CONFLICT:
+            return None
+        raise failure(target, response, self.rules(target.resource)[0], ("patch",))
+
+
+SCALE: Final = ScaleWaker()
+
+
+def _is_unset(response: ApiResponse) -> bool:
+    """Return whether an object has no replicas yet: a PATCH without a version sets them."""
+    message = response.message()
+    return (
+        response.status == 500 and "spec replicas field" in message and "does not exist" in message
+    )
+
+
+def _parsed(obj: object) -> Scale:
+    if not isinstance(obj, dict):
+        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
+    try:
+        return Scale.of(obj)
+    except ManifestError as error:
+        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error

@@ -1,0 +1,205 @@
+"""Defines a waker: what it must know of a workload, and the rules of RBAC that it needs.
+
+A waker is a value: the way to put a workload to sleep and to wake it, with the words of the
+annotations. ``Actuator`` has the loop, conflicts and problems of all wakers; ``table`` has all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from activator.discovery.api_server import (
+    MERGE_PATCH,
+    ApiResponse,
+    ApiServer,
+    ApiUnreachable,
+    Meaning,
+)
+from activator.scale.reasons import ScaleReason
+
+if TYPE_CHECKING:
+    from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
+
+#: What a failed request means for the workload.
+_PROBLEMS: Final = {
+    Meaning.CONFLICT: ScaleReason.CONFLICT,
+    Meaning.ABSENT: ScaleReason.SCALE_TARGET_MISSING,
+    Meaning.UNAVAILABLE: ScaleReason.API_SERVER_UNAVAILABLE,
+    Meaning.FORBIDDEN: ScaleReason.SCALE_FORBIDDEN,
+    Meaning.REFUSED: ScaleReason.SCALE_REFUSED,
+}
+
+
+class Rule(NamedTuple):
+    """A rule of RBAC.
+
+    Attributes:
+        resource: plural, perhaps with a subresource, as in ``deployments/scale``.
+        purpose: what it allows, as in ``scale deployments``.
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    purpose: str
+
+    def lacking(self, *verbs: str) -> str:
+        """Return the rule with only some of its verbs, in YAML on one line, for a role."""
+        listed = ", ".join(f'"{verb}"' for verb in verbs)
+        return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: [{listed}]}}'
+
+
+#: What the asleep mark needs.
+MARK_RULE: Final = Rule("", "services", ("patch",), "mark services")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A workload as its waker sees it.
+
+    Attributes:
+        replicas: how many it asks for; 0 while it sleeps.
+        waits_for: why it does not count as awake yet; empty if it does, or sleeps.
+        instead: why it sleeps in another way than its waker's; empty if it does not.
+    """
+
+    replicas: int
+    waits_for: str = field(default="", kw_only=True)
+    instead: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(State):
+    """The same of one object.
+
+    Attributes:
+        version, uid: resourceVersion and uid of the object; a PATCH must send both.
+    """
+
+    version: str
+    uid: str
+
+    @property
+    def precondition(self) -> Mapping[str, str]:
+        """The metadata by which a PATCH fails with 409 if the object has changed meanwhile."""
+        known = {"resourceVersion": self.version, "uid": self.uid}
+        return {name: value for name, value in known.items() if value}
+
+
+class Access(NamedTuple):
+    """What a waker may use.
+
+    Attributes:
+        api: sends requests to the API server.
+        hosts: the ones that the waker ``http`` may call beside Services of the namespace.
+        calls: bounds the calls of the waker ``http``, for each namespace: silent servers of one
+            must not keep another one waiting.
+    """
+
+    api: ApiServer
+    hosts: Collection[str]
+    calls: Mapping[str, asyncio.Semaphore]
+
+
+class WakerFailed(Exception):
+    """A request failed, so the workload is as it was, or unknown.
+
+    Attributes:
+        problem, detail: as of a ``Result``.
+    """
+
+    def __init__(self, problem: ScaleReason, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = problem
+        self.detail = detail
+
+
+S = TypeVar("S", bound=State)
+
+
+class Waker(Generic[S]):
+    """One way to put a workload to sleep. A subclass is hashable, and equal if its words are.
+
+    Attributes:
+        name: as in the annotation.
+        marks: whether the Service has the asleep mark while its workload sleeps.
+        parks: whether Kubernetes lists the pods as ready while they sleep.
+        is_binary: whether the workload is only asleep or awake: 0 or 1 replicas.
+        lacks: for people: what else it means that the API server does not find the object.
+    """
+
+    name: ClassVar[str]
+    marks: ClassVar[bool] = True
+    parks: ClassVar[bool] = False
+    is_binary: ClassVar[bool] = True
+    lacks: ClassVar[str] = ""
+
+    def rules(self, kind: ScalableKind) -> Sequence[Rule]:
+        """Return the rules of RBAC that it needs for a kind, without the one of the mark."""
+        raise NotImplementedError
+
+    async def read(self, access: Access, target: ScaleTarget) -> S:
+        """Return the state of a workload.
+
+        Raises:
+            WakerFailed: it is not known.
+        """
+        raise NotImplementedError
+
+    async def write(self, access: Access, target: ScaleTarget, known: S, replicas: int) -> S | None:
+        """Ask for replicas: 0 puts the workload to sleep. It repeats no change that is made.
+
+        Arguments:
+            known: the result of ``read``: with other replicas, or with ``waits_for``.
+
+        Returns:
+            The new state; None if the object has changed since ``read``. The caller reads the
+            state until it has no ``waits_for``.
+
+        Raises:
+            WakerFailed: nothing was changed, or that is unknown.
+        """
+        raise NotImplementedError
+
+
+async def send(
+    access: Access, path: str, body: bytes = b"", patch: str = MERGE_PATCH
+) -> ApiResponse:
+    """Send a patch of a media type, or a GET without a body, to the API server.
+
+    Raises:
+        WakerFailed: there is no response.
+    """
+    method, content_type = ("PATCH", patch) if body else ("GET", "")
+    try:
+        return await access.api.send(method, path, body, content_type)
+    except ApiUnreachable as error:
+        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+
+
+def failure(
+    target: ScaleTarget, response: ApiResponse, rule: Rule, verbs: Sequence[str] = ()
+) -> WakerFailed:
+    """Return the failure of a request.
+
+    Arguments:
+        rule: the request needs it.
+        verbs: the ones that may be missing; by default all. A forbidden GET hides whether PATCH is
+            allowed.
+    """
+    found = _PROBLEMS[response.meaning]
+    detail = f"{response.status}: {response.message()}"
+    if found is ScaleReason.SCALE_FORBIDDEN:
+        detail = f"{detail}; the ClusterRole lacks {rule.lacking(*(verbs or rule.verbs))}"
+    elif response.status == 401:
+        detail += "; the API server does not accept the token of the scaler's ServiceAccount"
+    elif found is ScaleReason.SCALE_TARGET_MISSING:
+        detail = f"{target} does not exist{target.waker.lacks} ({detail})"
+    return WakerFailed(found, detail)
+
+
+#: Any waker: the state is between its own methods.
+AnyWaker = Waker[Any]
