@@ -173,7 +173,8 @@ class Failed(NamedTuple):
 
     Attributes:
         at: its end on the driver's clock.
-        status: of the error response; the pod's status if its response broke off.
+        status: of the error response; the pod's status if its response broke off; 0 for a
+            connection of TCP.
         reason: why it failed.
         detail: more about the reason, for people: printable and short; may be empty.
     """

@@ -191,7 +191,7 @@ class Eviction:
         """
         if len(self._evicted) >= most:
             return False
-        for connections in (self._silent, self._http2, self._http1):
+        for connections in (self._silent, self._http2, self._http1, self._tcp):
             for connection in _longest_idle(connections, now):
                 if connection.evict():
                     _move(connection, self._evicted)
@@ -310,7 +310,8 @@ class Proxy:
         if self._repeats.admit("turned away", self.clock()) is not None:
             files = self.files
             logger.warning(
-                "the limit of open files (%d) is reached: new clients get 503; raise it "
+                "the limit of open files (%d) is reached: new clients get 503, or without HTTP are "
+                "closed; raise it "
                 "(open: %d clients, %d connections to pods)",
                 *(files.shares.limit, self._places(), files.pods),
             )

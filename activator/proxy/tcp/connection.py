@@ -81,6 +81,9 @@ _BEFORE_BYTES: Final = frozenset((OPENED, DIALLING))
 MOST_HELD: Final = 64 << 10
 #: Seconds for a client to end its side, once the activator has ended the connection.
 _CLOSING_SECONDS: Final = 2.0
+#: Seconds after which a client that has sent nothing may lose its place if files run short. A real
+#: client sends its part of the handshake before, even if the greeting of the server is slow.
+_SILENT_SECONDS: Final = 10.0
 #: Most reads from a side that accepts no more bytes.
 _LAST_READS: Final = 16
 #: The options of a pod's socket. They are the same for all, and a connection may be short.
@@ -266,24 +269,34 @@ class TcpConnection(Evictable):
 
     def _dial(self, pod: PodTracker) -> None:
         self._enter(DIALLING)
-        self._take_file(pod)
-
-    def _take_file(self, pod: PodTracker) -> None:
-        """Connect to a pod, once a file is free; the caller may be a timer."""
-        if self._state is not DIALLING or self._pod is not None or self._ticket.pod is not pod:
-            return
         if self._clients.files.take_now():
             self._connect(pod)
-            return
-        self._clients.files.make_room()
-        self._arm(self._ticket.deadline)
-        asyncio.get_running_loop().call_later(SHORTAGE_PAUSE, self._take_file, pod)
+        else:
+            self._arm(self._ticket.deadline)
+            self._clients.pools.resources.start(self._connect_later(pod))
+
+    @property
+    def wants_connection(self) -> bool:
+        """Whether it waits for a file, see transport.files.Waiter."""
+        return self._state is DIALLING and self._pod is None
+
+    def take_idle(self) -> object | None:
+        """Return None: no connection of another client can be used."""
+        return None
+
+    async def _connect_later(self, pod: PodTracker, pause: float = 0.0) -> None:
+        """Connect to a pod after a pause in seconds, once a file is free."""
+        await asyncio.sleep(pause)
+        with suppress(ConnectionAbortedError):
+            await self._clients.files.take(self)
+            if self.wants_connection and self._ticket.pod is pod:
+                self._connect(pod)
+            else:
+                self._clients.files.release()
 
     def _connect(self, pod: PodTracker) -> None:
         """Connect to a pod; a file is taken for it."""
         target = self._clients.pools.of(pod).target
-        # Another activator listens for the Service on the same port.
-        port = self._client.sock.getsockname()[1] if pod.is_service else target.port
         family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
         kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
         try:
@@ -294,9 +307,9 @@ class TcpConnection(Evictable):
             return
         pod_side = self._pod = self._clients.side(self, sock, PeerKind.POD)
         self._clients.pools.resources.connections += 1
-        code = sock.connect_ex((target.host, port))
+        code = sock.connect_ex((target.host, target.port))
         if code == errno.EINPROGRESS:  # a pod on this machine has accepted meanwhile
-            code = sock.connect_ex((target.host, port))
+            code = sock.connect_ex((target.host, target.port))
         if code in _CONNECTING:
             pod_side.watch(WRITE)
             self._client.watch(0)
@@ -325,7 +338,8 @@ class TcpConnection(Evictable):
         tracker = self._ticket.pod
         assert tracker is not None
         if code in LOCAL_SHORTAGE:
-            asyncio.get_running_loop().call_later(SHORTAGE_PAUSE, self._take_file, tracker)
+            self._arm(self._ticket.deadline)
+            self._clients.pools.resources.start(self._connect_later(tracker, SHORTAGE_PAUSE))
             return
         error: OSError = OSError(code, os.strerror(code))
         if code == errno.ETIMEDOUT:
@@ -355,7 +369,7 @@ class TcpConnection(Evictable):
             self._wait.responded(tracker, now)
         data, self._held = self._held, b""
         version = self._policies.send_proxy
-        if version is not None and not tracker.is_service:
+        if version is not None:
             data = proxy_header(version, self._peer, self._client.sock.getsockname()) + data
         if self._client.join(pod, data) and pod.join(self._client, b""):
             self._arm(self.demand.due)
@@ -471,8 +485,7 @@ class TcpConnection(Evictable):
         assert reason is not None
         self._end(outcome, response.status, response.why)
         detail = own_responses.printable(response.detail)
-        failed = Failed(clients.clock(), response.status, reason, detail)
-        clients.driver.failed(entry, failed)
+        clients.driver.failed(entry, Failed(clients.clock(), 0, reason, detail))
         service = entry.throttler.revision.id
         clients.services.log_own_response(service, response, "closed a connection")
         self._linger()
@@ -566,11 +579,21 @@ class TcpConnection(Evictable):
     # -- the server stops, or files run short -----------------------------------------------------
 
     def may_be_evicted(self) -> bool:
+        """Return whether its client has sent nothing, and not only a moment ago."""
+        if self._state is PASSING:
+            silent = self._clients.clock() - self.demand.opened
+            return self._client.size == 0 and silent > _SILENT_SECONDS
         return self._state is OPENED
 
     def evict(self) -> bool:
-        asyncio.get_running_loop().call_soon(self.shutdown)  # the caller still uses it
+        asyncio.get_running_loop().call_soon(self._evict)  # the caller still uses it
         return True
+
+    def _evict(self) -> None:
+        if self._state is PASSING:
+            self._stop(self._clients.proxy.too_many_connections(), "queue-full")
+        else:
+            self.shutdown()
 
     def shutdown(self) -> None:
         if self._state is OPENED:

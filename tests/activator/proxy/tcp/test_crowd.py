@@ -107,7 +107,8 @@ async def test_a_wait_for_a_file_ends_with_the_deadline(world: TcpWorld) -> None
     assert world.now_since_start() == pytest.approx(2.0, abs=0.1)
     failed = world.driver.entries.of(SERVICE).failures.last
     assert failed is not None
-    assert (failed.reason.value, failed.detail) == ("response-late", "still connecting")
+    assert failed.reason.value == "response-late"
+    assert failed.detail == f"no file is free to connect, of {files.shares.limit}"
     client.close()
     await until(lambda: not world.proxy.connections)
     files.pods = 0
