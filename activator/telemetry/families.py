@@ -163,9 +163,9 @@ WAIT = histogram(
 )
 REQUESTS = counter(
     "activator_requests_total",
-    "Requests that have ended, by outcome: served, timed-out, cancelled, admitted, queue-full, "
-    "tenant-full, shed, upstream-failed, refused, draining, asleep, denied, not-authorized, page, "
-    "wait-refused or peek.",
+    "Requests that have ended, and connections of protocol `tcp`, by outcome: served, timed-out, "
+    "cancelled, admitted, queue-full, tenant-full, shed, upstream-failed, refused, draining, "
+    "asleep, denied, not-authorized, page, wait-refused or peek.",
     *(*REVISION, "outcome"),
 )
 REQUEUES = counter(

@@ -98,7 +98,11 @@ class FailureView(TypedDict):
     """A failed request."""
 
     secondsAgo: Annotated[float, "time since the request ended"]
-    status: Annotated[int, "status that the client got; the pod's own if the response was aborted"]
+    status: Annotated[
+        int,
+        "status that the client got; the pod's own if the response was aborted, 0 for a "
+        "connection of protocol `tcp`, which was closed",
+    ]
     reason: Annotated[str, "the reason, as in `Activator-Reason`", FAILING]
     detail: Annotated[
         str | None, "more about the reason, for people, for example the error of a pod"
