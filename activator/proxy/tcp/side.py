@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # Not every system has epoll; see clients.TcpClients.
 READ: Final[int] = getattr(select, "EPOLLIN", 1)
 WRITE: Final[int] = getattr(select, "EPOLLOUT", 4)
+#: The kernel reports both without being asked.
+ERROR: Final[int] = getattr(select, "EPOLLERR", 8)
+ENDED: Final[int] = getattr(select, "EPOLLHUP", 16)
 #: Sockets that are served in one turn of the loop; others wait for the next turn.
 _PER_TURN: Final = 64
 #: Reads of one socket in one turn, so that no sender keeps others from theirs.
@@ -56,6 +59,11 @@ class Poller:
     def remove(self, side: Side) -> None:
         """Remove a side whose socket is closed next: the kernel then removes it too."""
         self._sides.pop(side.fd, None)
+
+    def ignore(self, side: Side) -> None:
+        """Report nothing about a side until it is watched again."""
+        if self._epoll is not None and self._sides.pop(side.fd, None) is not None:
+            self._epoll.unregister(side.fd)
 
     def close(self) -> None:
         """Watch no more."""
@@ -141,12 +149,16 @@ class Side:
         if self._other is None:
             self._connection.ready(self, events)
             return
-        if events & WRITE:
-            self._flush()
+        if events & WRITE and not self._flush():
+            return
         if events & READ:
             self._pass_on()
-        elif events & ~(READ | WRITE):
+        elif events & ERROR:
             self._connection.lost(self.kind)
+        elif events & ENDED and self._events >= 0:
+            # Both sides have ended, and bytes of the peer are unread: the other one is slow.
+            self._events = -1
+            self._poller.ignore(self)
 
     def join(self, other: Side, data: bytes) -> bool:
         """Pass on the bytes of the peer from now on; return whether the connection goes on.
@@ -157,7 +169,7 @@ class Side:
         """
         self._other = other
         self.size += len(data)
-        self.watch(0 if self.ended else READ)
+        self._follow()
         if not data or other.send(memoryview(data), self):
             if self.ended:
                 self._end()
@@ -186,8 +198,8 @@ class Side:
         if sent == len(data):
             return True
         self._held = bytes(data[sent:])  # ordered: at most as many are sent
-        self.watch(WRITE | (READ if self._events > 0 and self._events & READ else 0))
-        sender.watch(0)
+        self._follow()
+        sender._follow()
         self._unread.hold(self, len(self._held))
         return False
 
@@ -197,6 +209,7 @@ class Side:
 
     def _pass_on(self) -> None:
         other = self._other
+        assert other is not None
         buffer = SMALL_BUFFER if self._unread.scarce else BUFFER
         for _ in range(_READS):
             try:
@@ -206,14 +219,12 @@ class Side:
             except OSError:
                 self._connection.lost(self.kind)
                 return
-            if other is None:
-                return
             if not count:
                 self.ended = True
                 if not other.holds():
                     self._end()
                 if self._other is not None:  # else both have ended
-                    self.watch(WRITE if self._held else 0)
+                    self._follow()
                 return
             self.size += count
             demand = self._connection.demand
@@ -226,29 +237,40 @@ class Side:
         """Return whether bytes wait for the peer."""
         return bool(self._held)
 
-    def _flush(self) -> None:
-        """Send the bytes that wait for the peer; then the other side reads again."""
+    def _flush(self) -> bool:
+        """Send the bytes that wait for the peer; then the other side reads again.
+
+        Returns:
+            Whether the connection goes on.
+        """
         try:
             sent = self.sock.send(self._held)
         except (BlockingIOError, InterruptedError):
-            return
+            return True
         except OSError:
             self._connection.refused(self.kind)
-            return
+            return False
         self._held = self._held[sent:]  # ordered: at most as many are sent
         self._unread.hold(self, len(self._held))
         other = self._other
         if self._held or other is None:
-            return
-        self.watch(0 if self.ended else READ)
+            return True
+        self._follow()
         other.go_on()
+        return self._other is not None
+
+    def _follow(self) -> None:
+        """Wait for bytes of the peer if the other side can take them, and send the held ones."""
+        other = self._other
+        reads = not (self.ended or (other is not None and other.holds()))
+        self.watch((READ if reads else 0) | (WRITE if self._held else 0))
 
     def go_on(self) -> None:
         """Read again, or pass on the end, because the other side has accepted all bytes."""
         if self.ended:
             self._end()
         else:
-            self.watch(READ | (WRITE if self._held else 0))
+            self._follow()
 
     def _end(self) -> None:
         """Let the other peer know that this one has ended its side."""

@@ -263,6 +263,32 @@ async def test_a_slow_reader_costs_one_buffer(world: TcpWorld) -> None:
     at_pod.close()
 
 
+@both_loops
+async def test_a_slow_reader_that_has_ended_gets_all_bytes(world: TcpWorld) -> None:
+    [pod] = await world.up()
+    client = await world.client(receive_buffer=4096)
+    client.send(b"x")
+    client.end_sending()
+    await until(lambda: pod.connections and pod.connections[0].eof)
+    client.transport.pause_reading()
+    [at_pod] = pod.connections
+    data = b""
+    while not world.proxy.unread.bytes:
+        data += bytes(100_000)
+        at_pod.send(bytes(100_000))
+        await turns()
+    assert not at_pod.transport.get_write_buffer_size()  # so the kernel has the end as well
+    at_pod.end_sending()
+    await turns(50)
+    assert world.outcomes() == {}
+    client.transport.resume_reading()
+    client.widen()
+    await client.size(len(data))
+    await client.ended()
+    assert not client.reset
+    await until(lambda: world.outcomes() == {"served": 1})
+
+
 async def test_only_bytes_keep_a_workload_awake_where_that_is_asked(world: TcpWorld) -> None:
     [pod] = await world.up(connections=BYTES)
     client = await world.client()

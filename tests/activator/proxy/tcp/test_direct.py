@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.activator.proxy.tcp.world import TcpPod, TcpWorld
-from tests.activator.proxy.world import Client, turns
+from tests.activator.proxy.world import Client, turns, until
 from tests.conftest import both_loops
 from tests.rows import naming
 from throttler.request_policies import ConnectionPolicies
@@ -24,6 +24,10 @@ SCHEDULES = 60
 STEPS = 12
 #: Turns of the loop after which each step has passed the activator.
 SETTLE = 40
+#: More than the kernel holds for an end that does not read.
+MOST_SENT = 8 << 20
+#: The bytes of one end that the activator holds, at most.
+BUFFER = 64 << 10
 
 
 class Step(NamedTuple):
@@ -84,6 +88,67 @@ async def play(steps: list[Step], client: Client, pod: TcpPod, data: bytes) -> t
     return views[0], views[1]
 
 
+def slow_schedule(chance: Random) -> list[Step]:
+    """Return steps of ends that stop to read now and then, and that reset nothing."""
+    steps: list[Step] = []
+    sending = {True: True, False: True}
+    for _ in range(STEPS):
+        by_client = chance.random() < 0.5
+        action = chance.choices(("send", "end", "pause", "resume"), (6, 1, 4, 2))[0]
+        if action in ("send", "end") and not sending[by_client]:
+            continue
+        sending[by_client] &= action != "end"
+        size = chance.choice((1, 5000, MOST_SENT)) if action == "send" else 0
+        steps.append(Step(by_client, action, size))
+    return steps
+
+
+@pytest.mark.parametrize("by_client", [True, False])
+async def test_ends_that_stop_to_read_get_all_bytes_and_cost_a_buffer_each(
+    world: TcpWorld, by_client: bool
+) -> None:
+    data = Random(7).randbytes(STEPS * MOST_SENT)
+    paused = 0
+    [pod] = await world.up(connections=ConnectionPolicies(wake_after=0.0))
+    for seed in range(SCHEDULES):
+        steps = [Step(by_client, "pause"), *slow_schedule(Random(seed))]
+        client = await world.client()
+        await until(lambda: len(pod.connections) == 1)
+        ends = {True: client, False: pod.connections[0]}
+        sent = {True: b"", False: b""}
+        ended = {step.by_client for step in steps if step.action == "end"}
+        at = 0
+        for step in steps:
+            end = ends[step.by_client]
+            if step.action == "send":
+                piece = data[at : at + step.size]
+                at += step.size
+                sent[step.by_client] += piece
+                end.send(piece)
+            elif step.action == "end":
+                end.end_sending()
+            elif step.action == "pause":
+                end.transport.pause_reading()
+            else:
+                end.transport.resume_reading()
+            await turns(SETTLE)
+            assert world.proxy.unread.bytes <= 2 * BUFFER
+            paused += world.proxy.unread.bytes > 0
+        with naming(seed, *steps):
+            for each, end in ends.items():
+                end.transport.resume_reading()
+                await end.size(len(sent[not each]))
+                assert end.received == sent[not each]
+                if (not each) in ended:
+                    await end.ended()
+                assert not end.reset
+        for end in ends.values():
+            end.abort()
+        await world.in_time(lambda: not world.proxy.connections)
+        pod.connections.clear()
+    assert paused > SCHEDULES // 4, "the kernel's buffers have taken nearly all bytes"
+
+
 @pytest.mark.parametrize("asleep", [False, True])
 async def test_the_ends_see_what_they_would_see_without_the_activator(
     world: TcpWorld, asleep: bool
@@ -120,3 +185,4 @@ async def test_the_ends_see_what_they_would_see_without_the_activator(
         await pod.close()
         await direct.close()
         world.put()
+        world.pods.clear()  # a later pod may have the same port
