@@ -25,7 +25,7 @@ from benchmarks.process import (
 from benchmarks.report import Row, middle
 
 _POD_IP: Final = "127.0.0.31"
-_NAME: Final = "tcp"
+NAME: Final = "tcp"
 _GB: Final = 1 << 30
 _PIECE: Final = bytes(1 << 20)
 _KIB: Final = 1 << 10
@@ -66,6 +66,14 @@ class _Proxy(NamedTuple):
     port: int
 
 
+class Front(NamedTuple):
+    """An activator with one TCP Service: its process, and the port of the Service."""
+
+    pid: int
+    port: int
+    activator: activator.Activator
+
+
 def measure(folder: Path, turns: Turns) -> Iterator[Row]:
     """Yield the rows.
 
@@ -74,18 +82,18 @@ def measure(folder: Path, turns: Turns) -> Iterator[Row]:
     """
     raise_file_limit()
     with ExitStack() as stack:
-        pod = stack.enter_context(_pod())
-        own = stack.enter_context(_activator(folder, pod, "awake"))
-        copy = stack.enter_context(_haproxy(folder, pod, splice=False))
-        spliced = stack.enter_context(_haproxy(folder, pod, splice=True))
+        address = stack.enter_context(pod())
+        own = stack.enter_context(activator_in(folder, address, "awake"))
+        copy = stack.enter_context(_haproxy(folder, address, splice=False))
+        spliced = stack.enter_context(_haproxy(folder, address, splice=True))
         yield from _cpu(turns, own, copy, spliced)
-    with _pod() as pod, _activator(folder, pod, "idle") as own:
+    with pod() as address, activator_in(folder, address, "idle") as own:
         yield _memory("an idle connection of TCP: memory", own, turns, _IDLE_GOAL)
-    with _activator(folder, None, "asleep") as own:
+    with activator_in(folder, None, "asleep") as own:
         yield _memory("a waiting connection of TCP: memory", own, turns, _WAITING_GOAL)
 
 
-def _cpu(turns: Turns, own: _Proxy, copy: _Proxy, spliced: _Proxy) -> Iterator[Row]:
+def _cpu(turns: Turns, own: Front, copy: _Proxy, spliced: _Proxy) -> Iterator[Row]:
     short = {each: list[float]() for each in (own, spliced)}
     bulk = {each: list[float]() for each in (own, copy, spliced)}
     for _ in range(turns.rounds):
@@ -116,7 +124,7 @@ def _cpu(turns: Turns, own: _Proxy, copy: _Proxy, spliced: _Proxy) -> Iterator[R
         )
 
 
-def _used(proxy: _Proxy, load: Callable[[int, int], None], amount: int) -> float:
+def _used(proxy: _Proxy | Front, load: Callable[[int, int], None], amount: int) -> float:
     """Return the CPU seconds that a proxy uses for a load."""
     load(proxy.port, max(1, amount // 10))
     before = exact_cpu_seconds(proxy.pid)
@@ -124,7 +132,7 @@ def _used(proxy: _Proxy, load: Callable[[int, int], None], amount: int) -> float
     return exact_cpu_seconds(proxy.pid) - before
 
 
-def _memory(what: str, proxy: _Proxy, turns: Turns, goal: int) -> Row:
+def _memory(what: str, proxy: Front, turns: Turns, goal: int) -> Row:
     """Return the row for the memory of an open connection, which has sent one byte."""
     with _open(proxy.port, 50):
         pause(1.0)  # for memory that is allocated only once
@@ -178,7 +186,7 @@ def _open(port: int, count: int) -> Iterator[None]:
 
 
 @contextmanager
-def _pod() -> Iterator[str]:
+def pod() -> Iterator[str]:
     """Provide a pod as a thread: the first byte of a client says what it gets."""
     with socket.create_server((_POD_IP, 0), backlog=1024) as server:
         held: list[socket.socket] = []
@@ -217,15 +225,21 @@ def _respond(client: socket.socket, held: list[socket.socket]) -> None:
 
 
 @contextmanager
-def _activator(folder: Path, pod: str | None, name: str) -> Iterator[_Proxy]:
+def activator_in(folder: Path, address: str | None, name: str) -> Iterator[Front]:
+    """Provide an activator with one TCP Service.
+
+    Arguments:
+        address: of the ready pod of the Service; None for a Service that sleeps.
+        name: of the folder for its objects.
+    """
     manifests, port = folder / name, free_port()
     manifests.mkdir()
     write_object(manifests, _service(port))
-    if pod is not None:
-        write_object(manifests, _slice(pod))
-    with activator.running(manifests, log=_NAME) as found:
+    if address is not None:
+        write_slice(manifests, address)
+    with activator.running(manifests, log=NAME) as found:
         wait_until(lambda: listens("127.0.0.1", port), "the activator listens")
-        yield _Proxy(found.pid, port)
+        yield Front(found.pid, port, found)
 
 
 def _service(port: int) -> dict[str, object]:
@@ -234,22 +248,25 @@ def _service(port: int) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": _NAME, "namespace": "default", "annotations": named},
-        "spec": {"selector": {"app": _NAME}, "ports": [{"name": _NAME, "port": 80}]},
+        "metadata": {"name": NAME, "namespace": "default", "annotations": named},
+        "spec": {"selector": {"app": NAME}, "ports": [{"name": NAME, "port": 80}]},
     }
 
 
-def _slice(pod: str) -> dict[str, object]:
-    ip, _, port = pod.partition(":")
-    labels = {"kubernetes.io/service-name": _NAME}
-    return {
+def write_slice(manifests: Path, address: str | None) -> None:
+    """Write the EndpointSlice of the Service, with one ready pod or none."""
+    ip, _, port = (address or "").partition(":")
+    ready = {"addresses": [ip], "conditions": {"ready": True}}
+    labels = {"kubernetes.io/service-name": NAME}
+    found = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {"name": f"{_NAME}-1", "namespace": "default", "labels": labels},
+        "metadata": {"name": f"{NAME}-1", "namespace": "default", "labels": labels},
         "addressType": "IPv4",
-        "ports": [{"name": _NAME, "port": int(port)}],
-        "endpoints": [{"addresses": [ip], "conditions": {"ready": True}}],
+        "ports": [{"name": NAME, "port": int(port or 1)}],
+        "endpoints": [ready] if address else [],
     }
+    write_object(manifests, found)
 
 
 @contextmanager

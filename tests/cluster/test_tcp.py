@@ -23,7 +23,8 @@ async def test_a_tcp_service_sleeps_and_starts_behind_its_front(
     await product.until(routed, "the activators are the endpoints of the front")
     ip = await product.address("front", namespace)
     explained = await product.explain(f"{namespace}/front")
-    assert "tcp" in explained
+    assert f"Service {namespace}/front: no connection waits" in explained
+    assert "TCP: bytes pass as they come; each connection counts as one request" in explained
     async with traffic(await product.load(ip, "front", 5)) as load:  # HTTP is bytes too
         await load.more(20)
         assert await product.pods("hello", namespace)
