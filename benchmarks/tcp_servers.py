@@ -1,8 +1,8 @@
 """Real servers behind a TCP Service: PostgreSQL, Redis and OpenSSH start with their first client.
 
 The benchmark has the part of the scaler and of kubelet: it starts a server as soon as the activator
-reports that a connection waits. PostgreSQL is listed once it answers a query, as with a readiness
-probe; the others at once, so the activator's own probe finds the moment.
+reports that a connection waits. PostgreSQL is listed once it responds to a query, as with a
+readiness probe; the others at once, so the activator's own probe finds the moment.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Server(NamedTuple):
     Attributes:
         command: starts it in the foreground.
         ask: the first bytes of a client.
-        answered: a pattern of the answer.
+        response: a pattern of the response.
         accepts_early: whether it accepts connections before it can serve them.
     """
 
@@ -69,7 +69,7 @@ class _Server(NamedTuple):
     port: int
     command: Sequence[str]
     ask: bytes
-    answered: bytes
+    response: bytes
     accepts_early: bool = False
 
 
@@ -77,7 +77,7 @@ def measure(folder: Path, turns: Turns) -> Iterator[Row]:
     """Yield the rows.
 
     Raises:
-        CannotMeasure: a program is missing, or a connection got no answer.
+        CannotMeasure: a program is missing, or a connection got no response.
     """
     with ExitStack() as stack:
         home = Path(stack.enter_context(_folder_of_postgres()))
@@ -99,23 +99,23 @@ def _starts(folder: Path, server: _Server, count: int) -> Row:
         for _ in range(count):
             began = time.monotonic()
             with started(server.command, server.name):
-                _until_answer(_IP, server.port, server)
+                _until_response(_IP, server.port, server)
                 alone.append(time.monotonic() - began)
             began = time.monotonic()
             with _client(front.port, server.ask) as client:
                 front.wait_for_queue()
                 with started(server.command, server.name):
                     if server.accepts_early:
-                        _until_answer(_IP, server.port, server)
+                        _until_response(_IP, server.port, server)
                     front.put_pod(server.port)
-                    if not _is_answer(client, server):
-                        raise CannotMeasure(f"{server.name} gave no answer")
+                    if not _gets_response(client, server):
+                        raise CannotMeasure(f"{server.name} gave no response")
                     behind.append(time.monotonic() - began)
                     client.close()
             front.remove_pod()
     own, total = middle(alone), middle(behind)
     return Row(
-        f"{server.name} asleep -> first answer",
+        f"{server.name} asleep -> first response",
         f"median {1e3 * total:.0f} ms",
         f"alone {1e3 * own:.0f} ms",
         goal=f"<= {1e3 * _ADDED:.0f} ms more",
@@ -156,7 +156,7 @@ def _rolls(folder: Path, servers: Sequence[_Server], seconds: int) -> Row:
             with ExitStack() as short:
                 if server is not servers[0]:
                     short.enter_context(started(server.command, "pg-init"))
-                    _until_answer(_IP, server.port, server)
+                    _until_response(_IP, server.port, server)
                 subprocess.run([*command, "-p", str(server.port)], check=True, capture_output=True)
         command = [pgbench, "-S", "-C", "-n", "-c", "4", "-T", str(seconds), "-h", "127.0.0.1"]
         command += ["-p", str(front.port), "-U", "postgres", "postgres"]
@@ -185,7 +185,7 @@ def _rolls(folder: Path, servers: Sequence[_Server], seconds: int) -> Row:
 
 def _serve(stack: ExitStack, server: _Server, front: _Front) -> None:
     stack.enter_context(started(server.command, server.name))
-    _until_answer(_IP, server.port, server)
+    _until_response(_IP, server.port, server)
     front.put_pod(server.port)
 
 
@@ -207,7 +207,7 @@ def _checks(folder: Path) -> Row:
         wakes = front.cold_starts()
     return Row(
         "health checks of HAProxy, and 60 scans, in 3 s",
-        f"{wakes} wake-ups",
+        f"{wakes} cold starts",
         goal="0",
         met=not wakes,
     )
@@ -360,31 +360,31 @@ def _client(port: int, data: bytes, ip: str = "127.0.0.1") -> Iterator[socket.so
         yield client
 
 
-def _until_answer(ip: str, port: int, server: _Server) -> None:
-    """Ask until the server answers."""
+def _until_response(ip: str, port: int, server: _Server) -> None:
+    """Ask until the server responds."""
 
-    def answers() -> bool:
+    def responds() -> bool:
         if not listens(ip, port):
             return False
         with _client(port, server.ask, ip) as client:
-            return _is_answer(client, server)
+            return _gets_response(client, server)
 
-    _often(answers, server.name)
+    _often(responds, server.name)
 
 
 def _often(condition: Callable[[], bool], what: str) -> None:
     give_up = time.monotonic() + _PATIENCE
     while not condition():
         if time.monotonic() > give_up:
-            raise CannotMeasure(f"{what} does not answer")
+            raise CannotMeasure(f"{what} does not respond")
         pause(_STEP)
 
 
-def _is_answer(client: socket.socket, server: _Server) -> bool:
-    """Return whether a client gets its answer, not an error or the end."""
+def _gets_response(client: socket.socket, server: _Server) -> bool:
+    """Return whether a client gets its response, not an error or the end."""
     found = b""
     try:
-        while not re.search(server.answered, found):
+        while not re.search(server.response, found):
             data = client.recv(4096)
             if not data:
                 return False
