@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Only the targets below compile, even if the shell sets this variable.
 unexport ACTIVATOR_COMPILE
 
-.PHONY: help demo test check format compile test-compiled test-cluster fuzz bench bench-compiled soak dashboards queries screenshots lock \
+.PHONY: help demo test check format compile test-compiled test-cluster fuzz bench bench-compiled soak dashboards policy queries screenshots lock \
 	image-proof dist sbom install-yaml chart clean
 
 help:  ## Show this list
@@ -116,6 +116,9 @@ endif
 
 dashboards: $(STAMP)  ## Write Grafana's dashboards (manifests/monitoring/dashboards)
 	$(BIN)/python -m manifests.monitoring.grafana
+
+policy: $(STAMP)  ## Write the admission policy of the annotations (manifests/components/admission-policy)
+	$(BIN)/python -m manifests.admission_policy
 
 queries: $(STAMP)  ## Send all queries of dashboards and alerts to Prometheus, print a table (Debian: prometheus)
 	$(BIN)/pytest -q -s tests/monitoring/test_queries.py

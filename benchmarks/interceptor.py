@@ -194,6 +194,7 @@ async def _cold_starts(add_on: HttpAddOn, own: dict[str, str], count: int) -> li
     beside = 0.0
     for number, (what, pair) in enumerate(images.items()):
         await add_on.run(pair[INTERCEPTOR], pair[SCALER])
+        await _alone(add_on)
         took = [await _cold_start(add_on, f"cold{number}-{each}") for each in range(count)]
         half = middle(took)
         beside = beside or half
@@ -207,6 +208,18 @@ async def _cold_starts(add_on: HttpAddOn, own: dict[str, str], count: int) -> li
             )
         )
     return rows
+
+
+async def _alone(add_on: HttpAddOn) -> None:
+    """Wait until no pod of another image is left: a terminating one may still get a connection."""
+
+    async def found() -> bool:
+        pods = await add_on.cluster.find("pod", NAMESPACE)
+        # KEDA's own pods have no such name.
+        names = [str(pod["metadata"]["name"]) for pod in pods]
+        return sum(name.startswith((INTERCEPTOR, SCALER)) for name in names) == 2
+
+    await add_on.cluster.until(found, "one interceptor and one scaler run")
 
 
 async def _cold_start(add_on: HttpAddOn, name: str) -> float:

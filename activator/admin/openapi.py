@@ -17,7 +17,8 @@ import msgspec
 
 from activator.admin.http_application import PROBLEM_TYPE
 from activator.admin.views import activators, details, revisions
-from throttler.pod_rule import VERDICTS
+from throttler.model import ReadinessRule
+from throttler.pod_rule import VERDICTS, PodDecision
 from throttler.reason import Reason
 
 OPENAPI: Final = "3.1.0"
@@ -209,7 +210,6 @@ TABLES: Final = (
     ("field of `route`", revisions.RouteView),
     ("field of `interceptor`", details.InterceptorView),
     ("field of `queueOrder`", details.QueueOrderView),
-    ("field of `queuedByClass`", details.ClassesView),
     ("field of one of `largestFlows`", details.FlowView),
     ("field of `wakeRules`", details.WakeRulesView),
     ("field of `authorization`", details.AuthorizationView),
@@ -236,8 +236,13 @@ def table(heading: str, view: Any) -> str:
 
 
 def rules() -> str:
-    """Return the table of rules in Markdown."""
-    rows = (f"| `{one.rule.value}` | {one.sentence} |" for one in VERDICTS)
+    """Return the table of rules in Markdown; where readiness counts, without its twin for it."""
+    by_readiness = {rule.value for rule in ReadinessRule}
+    rows = (
+        f"| `{one.rule.value}` | {one.sentence} |"
+        for one in VERDICTS
+        if one.decision is PodDecision.WAIT or one.rule.value not in by_readiness
+    )
     return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
 
 

@@ -5,16 +5,27 @@ Pure. Knative has no counterpart.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+import json
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from enum import StrEnum
+from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from activator.objects.fields import Field, Problems, show
+from activator.objects.readers import (
+    Contradiction,
+    Number,
+    Reader,
+    Text,
+    Words,
+    cel_text,
+    enum_of,
+    members,
+    switch,
+    words,
+)
 from throttler.balancing import POLICIES
 from throttler.model import (
     NO_POLICIES,
@@ -39,330 +50,165 @@ from throttler.request_policies import (
     WhileWaiting,
 )
 
-PRIORITY: Final = "activator.dev/priority"
-PRIORITY_TRUST: Final = "activator.dev/priority-trust"
-FAIR_BY: Final = "activator.dev/fair-by"
-FAIR_NAMES: Final = "activator.dev/fair-names"
-#: All annotations of this module.
-QUEUE_ORDER_ANNOTATIONS: Final = (PRIORITY, PRIORITY_TRUST, FAIR_BY, FAIR_NAMES)
-
-#: The name of a header field is a token (RFC 9110 section 5.6.2).
-_HEADER: Final = re.compile(r"header:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})")
-_FLOWS: Final = "header:NAME or client-ip, where NAME is a header field"
-
-
-def parse_queue_order(annotations: Field) -> QueueOrder | None:
-    """Return the order that annotations choose; None for the order of arrival.
-
-    Arguments:
-        annotations: of a Revision or a Service.
-
-    Raises:
-        ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
-            wrong values. An empty value is no value.
-    """
-    problems = Problems()
-    priority = problems.read(lambda: annotations.at(PRIORITY).one_of(NAMES))
-    trusts = problems.read(lambda: switch(annotations.at(PRIORITY_TRUST))) or False
-    fair_by = problems.read(lambda: _flow(annotations.at(FAIR_BY)))
-    shows = problems.read(lambda: switch(annotations.at(FAIR_NAMES))) or False
-    if not (priority or trusts) and fair_by is None:
-        return problems.settle(None)
-    return problems.settle(
-        QueueOrder(
-            has_classes=bool(priority) or trusts,
-            priority=NAMES.index(priority) if priority else NORMAL,
-            trusts_header=trusts,
-            fair_by=fair_by,
-            shows_names=shows,
-        )
-    )
-
-
-def _flow(field: Field) -> FlowKey | None:
-    text = field.text()
-    if not text.strip():
-        return None
-    if text == "client-ip":
-        return FlowKey()
-    found = _HEADER.fullmatch(text)
-    if found is None:
-        field.expected(_FLOWS)
-    return FlowKey(found[1].lower().encode("ascii"))
-
-
-# Reads the annotations for requests without a pod: waking, authorization, and waiting clients.
-
-WHILE_WAITING: Final = "activator.dev/while-waiting"
-PAGE_AFTER_SECONDS: Final = "activator.dev/page-after-seconds"
-PAGE_TEMPLATE: Final = "activator.dev/page-template"
-HEARTBEAT_SECONDS: Final = "activator.dev/heartbeat-seconds"
-WAKE_METHODS: Final = "activator.dev/wake-methods"
-WAKE_NOT_USER_AGENTS: Final = "activator.dev/wake-not-user-agents"
-WAKE_NOT_PATHS: Final = "activator.dev/wake-not-paths"
-WAKE_REQUIRES_HEADER: Final = "activator.dev/wake-requires-header"
-ASLEEP_STATUS: Final = "activator.dev/asleep-status"
-AUTH_URL: Final = "activator.dev/auth-url"
-AUTH_ALWAYS: Final = "activator.dev/auth-always"
-AUTH_CACHE_SECONDS: Final = "activator.dev/auth-cache-seconds"
-AUTH_CACHE_KEY: Final = "activator.dev/auth-cache-key"
-AUTH_RESPONSE_HEADERS: Final = "activator.dev/auth-response-headers"
-PROFILE: Final = "activator.dev/profile"
-#: A profile of Services: that of OpenAI, and how ``activator scale`` puts vLLM to sleep.
-VLLM_SLEEP: Final = "vllm-sleep"
-_PROFILES: Final = {Profile.OPENAI.value: Profile.OPENAI, VLLM_SLEEP: Profile.OPENAI}
-MODELS: Final = "activator.dev/models"
-WAIT_SECONDS: Final = "activator.dev/wait-seconds"
-_WAITING: Final = (WHILE_WAITING, PAGE_AFTER_SECONDS, PAGE_TEMPLATE, HEARTBEAT_SECONDS)
-_WAKE: Final = (
-    WAKE_METHODS,
-    WAKE_NOT_USER_AGENTS,
-    WAKE_NOT_PATHS,
-    WAKE_REQUIRES_HEADER,
-    ASLEEP_STATUS,
-)
-_AUTH: Final = (AUTH_URL, AUTH_ALWAYS, AUTH_CACHE_SECONDS, AUTH_CACHE_KEY, AUTH_RESPONSE_HEADERS)
-#: All annotations of this module.
-REQUEST_POLICIES_ANNOTATIONS: Final = (*_WAITING, *_WAKE, *_AUTH, PROFILE, MODELS, WAIT_SECONDS)
-
-ASLEEP_STATUSES: Final = ("503", "200", "204")
-_Word = TypeVar("_Word", bound=StrEnum)
-#: The most members of a list; each is compared with each request that would have to wait.
-MOST_MEMBERS: Final = 64
-_MOST_CHARACTERS: Final = 200
-#: A method and the name of a header field are tokens (RFC 9110 sections 9.1 and 5.6.2).
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
-#: Fields that frame a message or belong to one hop. The activator reads them before any rule.
-_OF_ONE_HOP: Final = frozenset(
-    (
-        *("connection", "content-length", "expect", "keep-alive", "proxy-connection", "te"),
-        *("trailer", "transfer-encoding", "upgrade"),
-    )
-)
-#: Names of fields that may identify the client. Others describe the request, its body or its
-#: hops. No server confuses two such names, except by their case.
-_ABOUT_CLIENT: Final = re.compile(
-    r"(?!(?:activator|content|k|knative|proxy)-)(?!(?:connection|expect|host|http2-settings|"
-    r"keep-alive|te|trailer|transfer-encoding|upgrade|x-forwarded-for)$)[0-9a-z-]{1,64}",
-    re.IGNORECASE | re.ASCII,
-)
-_PRINTABLE: Final = re.compile(r"[ -~]+")
-_PATH: Final = re.compile(r"/[!-~]*")
-_URL: Final = re.compile(r"[!-~]{1,2000}")
-#: A key of a ConfigMap.
-_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-_NUMBER: Final = re.compile(r"\d{1,6}(\.\d{1,3})?", re.ASCII)
-_DAY: Final = 86_400.0
-
-
-def parse_request_policies(annotations: Field) -> RequestPolicies | None:
-    """Return the policies that annotations choose; None without any.
-
-    Arguments:
-        annotations: of a Revision or a Service.
-
-    Raises:
-        ManifestError: a value is not allowed; the error lists the allowed ones. One error names all
-            wrong values. An empty value is no value.
-    """
-    problems, ids = Problems(), "a list of ids of models, as in llama-3-8b,embed"
-    models = problems.read(lambda: _list(annotations.at(MODELS), _PRINTABLE.fullmatch, ids)) or ()
-    named = problems.read(lambda: annotations.at(PROFILE).one_of(tuple(_PROFILES), strip=True))
-    profile = _PROFILES.get((named or "").strip())
-    if models:
-        profile = Profile.OPENAI
-    waiting = problems.read(lambda: _waiting(annotations, profile))
-    wake = problems.read(lambda: _wake(annotations))
-    authorization = problems.read(lambda: _authorization(annotations))
-    seconds = problems.read(lambda: _seconds(annotations.at(WAIT_SECONDS), 1, _DAY, 0.0))
-    chosen = RequestPolicies(waiting, wake, authorization, profile, seconds or 0.0, models)
-    return problems.settle(None if chosen == RequestPolicies() else chosen)
-
-
-def _waiting(annotations: Field, profile: Profile | None) -> WhileWaiting | None:
-    field, problems = annotations.at(WHILE_WAITING), Problems()
-    modes = tuple(WaitMode)
-    what = f"a list of {', '.join(modes)}"
-    words = problems.read(lambda: _list(field, modes.__contains__, what)) or ()
-    after, every = annotations.at(PAGE_AFTER_SECONDS), annotations.at(HEARTBEAT_SECONDS)
-    page_after = problems.read(lambda: _seconds(after, 0, 300, PAGE_AFTER))
-    heartbeat_every = problems.read(lambda: _seconds(every, 1, 300, HEARTBEAT_EVERY))
-    template = problems.read(lambda: _annotation_key(annotations.at(PAGE_TEMPLATE))) or ""
-    if not words and profile is Profile.OPENAI:
-        words = (WaitMode.HEARTBEAT.value,)
-    if not words:
-        return problems.settle(None)
-    return problems.settle(
-        WhileWaiting(
-            tuple(map(WaitMode, words)),
-            PAGE_AFTER if page_after is None else page_after,
-            heartbeat_every or HEARTBEAT_EVERY,
-            template,
-        )
-    )
-
-
-def _wake(annotations: Field) -> WakeRules | None:
-    problems, asleep = Problems(), annotations.at(ASLEEP_STATUS)
-
-    def members(name: str, allows: Callable[[str], object], what: str) -> tuple[bytes, ...]:
-        found = problems.read(lambda: _list(annotations.at(name), allows, what)) or ()
-        return tuple(each.encode("ascii") for each in found)
-
-    rules = WakeRules(
-        members(WAKE_METHODS, _is_method, "a list of methods, as in GET,POST"),
-        tuple(
-            each.lower()
-            for each in members(WAKE_NOT_USER_AGENTS, _PRINTABLE.fullmatch, "a list of ASCII texts")
-        ),
-        members(WAKE_NOT_PATHS, _PATH.fullmatch, "a list of paths, as in /health,/metrics"),
-        problems.read(lambda: _header(annotations.at(WAKE_REQUIRES_HEADER))) or b"",
-        int(problems.read(lambda: asleep.one_of(ASLEEP_STATUSES, strip=True)) or 503),
-    )
-    return problems.settle(None if rules == WakeRules() else rules)
-
-
-def _authorization(annotations: Field) -> Authorization | None:
-    # The safe default of each is the one that allows least: no server, each request, no cache.
-    problems, cache = Problems(), annotations.at(AUTH_CACHE_SECONDS)
-    url = problems.read(lambda: _url(annotations.at(AUTH_URL)))
-    always = problems.read(lambda: switch(annotations.at(AUTH_ALWAYS))) is not False
-    seconds = problems.read(lambda: _seconds(cache, 0, 3600, 0.0)) or 0.0
-    key = problems.read(lambda: _names(annotations.at(AUTH_CACHE_KEY)))
-    headers = problems.read(lambda: _names(annotations.at(AUTH_RESPONSE_HEADERS)))
-    if url == "":
-        return problems.settle(None)
-    if headers is None:
-        url, always = None, True  # a pod would trust fields that clients forge
-    if key is None:
-        seconds = 0.0
-    return problems.settle(Authorization(url or "", always, seconds, key or (), headers or ()))
-
-
-# -- values ---------------------------------------------------------------------------------------
-
-
-def switch(field: Field) -> bool:
-    """Return whether an annotation is ``true``; one that is absent or empty is not.
-
-    Raises:
-        ManifestError: it is something else than ``true`` or ``false``.
-    """
-    return field.one_of(("true", "false")) == "true"
-
-
-def word(field: Field, words: type[_Word]) -> _Word | None:
-    """Return the word of an annotation; None if it is absent or empty.
-
-    Raises:
-        ManifestError: it is none of the words.
-    """
-    text = field.one_of(tuple(words), strip=True)
-    return words(text) if text else None
-
-
-def _is_method(text: str) -> bool:
-    return text == text.upper() and _TOKEN.fullmatch(text) is not None
-
-
-def _list(field: Field, allows: Callable[[str], object], what: str) -> tuple[str, ...]:
-    """Return the members of a list with commas, each once and in order."""
-    members = dict.fromkeys(filter(None, (each.strip() for each in field.text().split(","))))
-    if len(members) > MOST_MEMBERS:
-        field.fail(f"expected at most {MOST_MEMBERS} members, got {len(members)}")
-    if not all(len(each) <= _MOST_CHARACTERS and allows(each) for each in members):
-        field.expected(what)
-    return tuple(members)
-
-
-def _seconds(field: Field, minimum: float, maximum: float, default: float) -> float:
-    text = field.text().strip()
-    if not text:
-        return default
-    if not _NUMBER.fullmatch(text) or not minimum <= float(text) <= maximum:
-        field.expected(f"a number of seconds from {minimum:g} to {maximum:g}")
-    return float(text)
-
-
-def _annotation_key(field: Field) -> str:
-    text = field.text().strip()
-    if text and not _KEY.fullmatch(text):
-        field.expected("a key of the ConfigMap activator-pages, as in shop.html")
-    return text
-
-
-def _header(field: Field) -> bytes:
-    text = field.text().strip()
-    if text and (not _TOKEN.fullmatch(text) or text.lower() in _OF_ONE_HOP):
-        field.expected("the name of an end-to-end header field, as in Authorization")
-    return text.lower().encode("ascii")
-
-
-def _names(field: Field) -> tuple[bytes, ...]:
-    """Return the names of header fields in lower case."""
-    what = "a list of names of end-to-end header fields with letters, digits and -, as in X-User"
-    names = _list(field, _ABOUT_CLIENT.fullmatch, what)
-    return tuple(dict.fromkeys(each.lower().encode() for each in names))
-
-
-def _url(field: Field) -> str:
-    text = field.text().strip()
-    if not text:
-        return ""
-    try:
-        is_good = _is_url(text)
-    except ValueError:
-        is_good = False
-    if not is_good:
-        field.expected("an http or https URL, as in http://auth.example.svc:8080/check")
-    return text
-
-
-def _is_url(text: str) -> bool:
-    parts = urlsplit(text)
-    return (
-        parts.scheme in ("http", "https")
-        and bool(parts.hostname)
-        and parts.port != 0
-        and parts.username is None
-        and not parts.fragment
-        and _URL.fullmatch(text) is not None
-    )
-
-
-# Reads the annotations that choose a revision's policies: pods, limits, order, waiting clients.
-#
-# It knows no load balancing policy by name; ``throttler.balancing`` does.
+T = TypeVar("T")
 
 #: The names of all annotations of this project begin with it.
 PREFIX: Final = "activator.dev/"
 LOAD_BALANCING: Final = "activator.dev/load-balancing"
 HASH_KEY: Final = "activator.dev/hash-key"
 STICKY: Final = "activator.dev/sticky"
-STICKY_OVERFLOW: Final = "activator.dev/sticky-overflow"
 ADAPTIVE: Final = "activator.dev/adaptive-concurrency"
-#: The annotations about the pod of each request (``Policies.places_like``).
-PLACING: Final = (LOAD_BALANCING, HASH_KEY, STICKY, STICKY_OVERFLOW, ADAPTIVE)
+PROFILE: Final = "activator.dev/profile"
+#: A profile of Services: that of OpenAI, and how ``activator scale`` puts vLLM to sleep.
+VLLM_SLEEP: Final = "vllm-sleep"
+_PROFILES: Final = {Profile.OPENAI.value: Profile.OPENAI, VLLM_SLEEP: Profile.OPENAI}
 #: The annotations about each request (``Policies.concern_each``).
-OF_EACH: Final = (*PLACING, AUTH_ALWAYS, AUTH_RESPONSE_HEADERS)
-#: The annotations about requests of HTTP, which a TCP Service does not have.
-OF_HTTP: Final = (*(ADAPTIVE, PRIORITY_TRUST, *_WAITING, *_WAKE, *_AUTH, PROFILE, MODELS),)
-#: The annotations whose value names a part of a request; a connection has only ``client-ip``.
-KEYS: Final = (HASH_KEY, STICKY, FAIR_BY)
-#: All annotations that select policies.
-ANNOTATIONS: Final = (
-    *PLACING,
-    *QUEUE_ORDER_ANNOTATIONS,
-    *REQUEST_POLICIES_ANNOTATIONS,
+OF_EACH: Final = (
+    *(LOAD_BALANCING, HASH_KEY, STICKY, f"{PREFIX}sticky-overflow", ADAPTIVE),
+    *(f"{PREFIX}auth-always", f"{PREFIX}auth-response-headers"),
+)
+#: The most members of a list; each is compared with each request that would have to wait.
+_MOST_MEMBERS: Final = 64
+_KEYS: Final = "header:NAME, client-ip or path, where NAME is a header field"
+#: The name of a header field is a token, as a method is (RFC 9110 sections 5.6.2 and 9.1).
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}"
+#: Fields that frame a message or belong to one hop. The activator reads them before any rule.
+_OF_ONE_HOP: Final = (
+    "(?i:connection|content-length|expect|keep-alive|proxy-connection|te|trailer|"
+    "transfer-encoding|upgrade)"
+)
+#: Names of fields that do not identify the client: they describe the request, its body or its
+#: hops. No server confuses two other names of letters, digits and ``-``, except by their case.
+_NOT_OF_CLIENT: Final = (
+    "(?i:(?:activator|content|k|knative|proxy)-.*|connection|expect|host|http2-settings|"
+    "keep-alive|te|trailer|transfer-encoding|upgrade|x-forwarded-for)"
+)
+#: Without user and fragment.
+_URL: Final = (
+    r"(?i:https?)://(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(?:[1-9][0-9]{0,4})?)?"
+    r"(?:[/?][!-\"$-~]*)?"
 )
 
-#: The form of a key. The name of a header field is a token (RFC 9110 section 5.6.2).
-_NAME: Final = "where NAME is a header field"
-#: The words of each annotation that names a part of the request, beside ``header:NAME``.
-_HASH_KINDS: Final = (KeyKind.CLIENT_IP, KeyKind.PATH)
-_STICKY_KINDS: Final = (KeyKind.COOKIE, KeyKind.CLIENT_IP)
-_KEYS: Final = f"header:NAME, client-ip or path, {_NAME}"
-_STICKY_KEYS: Final = f"cookie, header:NAME or client-ip, {_NAME}"
+
+def _key(text: str) -> HashKey:
+    kind, colon, header = text.partition(":")
+    return HashKey(_lower(header)) if colon else HashKey(kind=KeyKind(kind))
+
+
+def _flow(text: str) -> FlowKey:
+    return FlowKey(_lower(text.partition(":")[2]))
+
+
+def _lower(text: str) -> bytes:
+    return text.lower().encode("ascii")
+
+
+def _url(text: str) -> str:
+    _ = urlsplit(text).port  # an address in brackets or a port out of range raises ValueError
+    return text
+
+
+def _seconds(minimum: int, maximum: int) -> Reader[float]:
+    shape = Number(minimum, maximum, decimals=3)
+    return Reader(shape, f"a number of seconds from {minimum} to {maximum}", float)
+
+
+def _list(
+    pattern: str, allowed: str, value: Callable[[str], T], but: str = ""
+) -> Reader[tuple[T, ...]]:
+    return members(Text(pattern, 200, but), _MOST_MEMBERS, allowed, value)
+
+
+def _headers() -> Reader[tuple[bytes, ...]]:
+    what = "names of end-to-end header fields with letters, digits and -, as in X-User"
+    return _list("[0-9A-Za-z-]{1,64}", what, _lower, _NOT_OF_CLIENT)
+
+
+_HEADER: Final = f"header:{_TOKEN}"
+#: The reader of each annotation that selects policies.
+READERS: Final[Mapping[str, Reader[Any]]] = {
+    LOAD_BALANCING: words({name: name for name in POLICIES}),
+    HASH_KEY: Reader(Text(f"client-ip|path|{_HEADER}"), _KEYS, _key),
+    STICKY: Reader(
+        Text(f"cookie|client-ip|{_HEADER}"),
+        "cookie, header:NAME or client-ip, where NAME is a header field",
+        _key,
+    ),
+    f"{PREFIX}sticky-overflow": enum_of(Overflow),
+    ADAPTIVE: enum_of(AdaptiveMode),
+    f"{PREFIX}priority": words({name: name for name in NAMES}),
+    f"{PREFIX}priority-trust": switch(),
+    f"{PREFIX}fair-by": Reader(
+        Text(f"client-ip|{_HEADER}"),
+        "header:NAME or client-ip, where NAME is a header field",
+        _flow,
+    ),
+    f"{PREFIX}fair-names": switch(),
+    f"{PREFIX}while-waiting": members(
+        Words(tuple(WaitMode)), _MOST_MEMBERS, f"of {', '.join(WaitMode)}", WaitMode
+    ),
+    f"{PREFIX}page-after-seconds": _seconds(0, 300),
+    f"{PREFIX}page-template": Reader(
+        Text("[A-Za-z0-9][A-Za-z0-9._-]{0,252}"),
+        "a key of the ConfigMap activator-pages, as in shop.html",
+        str,
+    ),
+    f"{PREFIX}heartbeat-seconds": _seconds(1, 300),
+    f"{PREFIX}wake-methods": _list(
+        _TOKEN.replace("a-z", ""), "methods, as in GET,POST", str.encode
+    ),
+    f"{PREFIX}wake-not-user-agents": _list("[ -~]+", "ASCII texts", _lower),
+    f"{PREFIX}wake-not-paths": _list("/[!-~]*", "paths, as in /health,/metrics", str.encode),
+    f"{PREFIX}wake-requires-header": Reader(
+        Text(_TOKEN, but=_OF_ONE_HOP),
+        "the name of an end-to-end header field, as in Authorization",
+        _lower,
+    ),
+    f"{PREFIX}asleep-status": words({status: int(status) for status in ("503", "200", "204")}),
+    f"{PREFIX}auth-url": Reader(
+        Text(_URL, 2000),
+        "an http or https URL, as in http://auth.example.svc:8080/check",
+        _url,
+        "",
+    ),
+    f"{PREFIX}auth-always": switch(wrong=True),
+    f"{PREFIX}auth-cache-seconds": _seconds(0, 3600),
+    f"{PREFIX}auth-cache-key": _headers(),
+    f"{PREFIX}auth-response-headers": _headers(),
+    PROFILE: words(_PROFILES),
+    f"{PREFIX}models": _list("[ -~]+", "ids of models, as in llama-3-8b,embed", str),
+    f"{PREFIX}wait-seconds": _seconds(1, 86_400),
+}
+#: All annotations that select policies.
+ANNOTATIONS: Final = tuple(READERS)
+#: The annotations whose value names a part of a request; a connection has only ``client-ip``.
+KEYS: Final = (HASH_KEY, STICKY, f"{PREFIX}fair-by")
+_OF_CONNECTIONS: Final = frozenset(
+    (
+        *(LOAD_BALANCING, *KEYS, f"{PREFIX}sticky-overflow"),
+        *(PREFIX + name for name in ("priority", "fair-names", "wait-seconds")),
+    )
+)
+#: The annotations about requests of HTTP, which a TCP Service does not have.
+OF_HTTP: Final = tuple(name for name in ANNOTATIONS if name not in _OF_CONNECTIONS)
+
+_WANT_KEY: Final = tuple(name for name, row in POLICIES.items() if row.wants_key)
+_SINCE_POLICY: Final = f"since {LOAD_BALANCING} is "
+_SINCE_STICKY: Final = f"another policy, since {STICKY} is "
+#: The rules of ``parse`` for several annotations.
+CONTRADICTIONS: Final = (
+    Contradiction(
+        (HASH_KEY, LOAD_BALANCING, STICKY),
+        f'{cel_text(LOAD_BALANCING)} in {json.dumps(_WANT_KEY)} && {cel_text(HASH_KEY)} == "" && '
+        f'{cel_text(STICKY)} == "" ? '
+        f'{json.dumps(f"expected {_KEYS}, {_SINCE_POLICY}")} + {cel_text(LOAD_BALANCING)} : ""',
+    ),
+    Contradiction(
+        (LOAD_BALANCING, STICKY, HASH_KEY),
+        f'{cel_text(LOAD_BALANCING)} in {json.dumps(_WANT_KEY)} && {cel_text(STICKY)} != "" ? '
+        f'{json.dumps(f"expected {_SINCE_STICKY}")} + {cel_text(STICKY)}.lowerAscii() : ""',
+    ),
+)
 
 #: Most unknown annotations of one object that are named.
 _SHOWN: Final = 3
@@ -382,30 +228,94 @@ def parse(annotations: Field) -> Policies:
     found = annotations.mapping()
     if all(found.get(name) is None for name in ANNOTATIONS):
         return NO_POLICIES
-    load_balancing, hash_key = annotations.at(LOAD_BALANCING), annotations.at(HASH_KEY)
-    overflow, adaptive = annotations.at(STICKY_OVERFLOW), annotations.at(ADAPTIVE)
     problems = Problems()
-    policies = Policies(
-        problems.read(lambda: load_balancing.one_of(POLICIES)) or "",
-        problems.read(lambda: _key(hash_key, _HASH_KINDS, _KEYS)),
-        problems.read(lambda: _key(annotations.at(STICKY), _STICKY_KINDS, _STICKY_KEYS)),
-        problems.read(lambda: word(overflow, Overflow)) or Overflow.OTHER,
-        problems.read(lambda: word(adaptive, AdaptiveMode)) or AdaptiveMode.OFF,
-        problems.read(lambda: parse_queue_order(annotations)),
-        problems.read(lambda: parse_request_policies(annotations)),
+
+    def read(*names: str) -> list[Any]:
+        full = (PREFIX + name for name in names)
+        return [problems.read(partial(READERS[name], annotations.at(name))) for name in full]
+
+    chosen, hash_key, sticky, overflow, adaptive = read(
+        *("load-balancing", "hash-key", "sticky", "sticky-overflow", "adaptive-concurrency")
     )
-    name = policies.load_balancing
-    if name and POLICIES[name].wants_key and (policies.sticky or not policies.hash_key):
+    if chosen in _WANT_KEY and (sticky or not hash_key):
         if not problems:  # else the wrong value may be that of the other annotation
-            wrong, wanted = hash_key, f"{_KEYS}, since {LOAD_BALANCING} is {name}"
-            if policies.sticky:
-                wrong, wanted = (
-                    load_balancing,
-                    f"another policy, since {STICKY} is {policies.sticky}",
-                )
-            problems.read(lambda: wrong.expected(wanted))
-        policies = replace(policies, load_balancing="")
+            wrong, wanted = HASH_KEY, f"{_KEYS}, {_SINCE_POLICY}{chosen}"
+            if sticky:
+                wrong, wanted = LOAD_BALANCING, f"{_SINCE_STICKY}{sticky}"
+            problems.read(lambda: annotations.at(wrong).expected(wanted))
+        chosen = ""
+    policies = Policies(
+        chosen or "",
+        hash_key,
+        sticky,
+        overflow or Overflow.OTHER,
+        adaptive or AdaptiveMode.OFF,
+        _queue_order(*read("priority", "priority-trust", "fair-by", "fair-names")),
+        _request_policies(read),
+    )
     return problems.settle(policies)
+
+
+def _queue_order(
+    priority: str | None, trusts: bool | None, fair_by: FlowKey | None, shows: bool | None
+) -> QueueOrder | None:
+    if not (priority or trusts) and fair_by is None:
+        return None
+    return QueueOrder(
+        has_classes=bool(priority or trusts),
+        priority=NAMES.index(priority) if priority else NORMAL,
+        trusts_header=bool(trusts),
+        fair_by=fair_by,
+        shows_names=bool(shows),
+    )
+
+
+def _request_policies(read: Callable[..., list[Any]]) -> RequestPolicies | None:
+    profile, models, seconds = read("profile", "models", "wait-seconds")
+    if models:
+        profile = Profile.OPENAI
+    modes, page_after, template, heartbeat = read(
+        *("while-waiting", "page-after-seconds", "page-template", "heartbeat-seconds")
+    )
+    if not modes and profile is Profile.OPENAI:
+        modes = (WaitMode.HEARTBEAT,)
+    after = PAGE_AFTER if page_after is None else page_after
+    waiting = WhileWaiting(modes or (), after, heartbeat or HEARTBEAT_EVERY, template or "")
+    methods, agents, paths, header, status = read(
+        *("wake-methods", "wake-not-user-agents", "wake-not-paths", "wake-requires-header"),
+        "asleep-status",
+    )
+    wake = WakeRules(methods or (), agents or (), paths or (), header or b"", status or 503)
+    authorization = _authorization(
+        *read("auth-url", "auth-always", "auth-cache-seconds"),
+        *read("auth-cache-key", "auth-response-headers"),
+    )
+    chosen = RequestPolicies(
+        waiting if modes else None,
+        None if wake == WakeRules() else wake,
+        authorization,
+        profile,
+        seconds or 0.0,
+        models or (),
+    )
+    return None if chosen == RequestPolicies() else chosen
+
+
+def _authorization(
+    url: str | None,
+    always: bool | None,
+    seconds: float | None,
+    key: tuple[bytes, ...] | None,
+    headers: tuple[bytes, ...] | None,
+) -> Authorization | None:
+    # The safe default of each is the one that allows least: no server, each request, no cache.
+    if url is None:
+        return None
+    if headers == ():
+        url, always = "", True  # a pod would trust fields that clients forge
+    if key == ():
+        seconds = 0.0
+    return Authorization(url, bool(always), seconds or 0.0, key or (), headers or ())
 
 
 def unknown(annotations: Field, known: Iterable[str]) -> dict[str, str]:
@@ -446,15 +356,3 @@ def without_effect(policies: Policies, concurrency: int, setting: str) -> str:
     if not concurrency or policies.adaptive is AdaptiveMode.OFF:
         return ""
     return f"the annotation {ADAPTIVE} has no effect, since {setting} is {concurrency}"
-
-
-def _key(field: Field, kinds: tuple[KeyKind, ...], allowed: str) -> HashKey | None:
-    text = field.text()
-    if not text.strip():
-        return None
-    if text in kinds:
-        return HashKey(kind=KeyKind(text))
-    found = _HEADER.fullmatch(text)
-    if found is None:
-        field.expected(allowed)
-    return HashKey(found[1].lower().encode("ascii"))

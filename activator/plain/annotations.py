@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -16,53 +16,52 @@ from typing import Any, Final, NamedTuple
 from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
+from activator.objects.readers import (
+    Contradiction,
+    Members,
+    Number,
+    Reader,
+    Text,
+    cel_text,
+    enum_of,
+    members,
+    switch,
+    words,
+)
 from activator.plain import awake_hours
 from throttler.model import NO_POLICIES, Policies, ProbeKind
 from throttler.request_policies import ConnectionPolicies, HeaderRule, ProxyHeader
 
-# Reads the value of one annotation: a word, a number, hosts, a port, an object or a probe.
-#
-# Each reader returns None for an absent or empty annotation. It raises ManifestError for a value
-# that is not allowed; the text names the allowed values.
-
 _MOST: Final = 2**31 - 1
 _MOST_HOSTS: Final = 256
-_MOST_HEADERS: Final = 16
-_MOST_NAMES: Final = 32
-#: A DNS name in lower case (RFC 1123 section 2.1), perhaps behind ``*.``.
-_HOST: Final = re.compile(
-    r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
-)
+#: A part of a DNS name (RFC 1123 section 2.1), in lower case or not.
+_PART: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #: The name of a port, or of a Service.
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-#: The name of a Service, perhaps behind its namespace.
-_SERVICE: Final = re.compile(rf"(?:{_LABEL.pattern}/)?{_LABEL.pattern}")
-_TARGET: Final = re.compile(
-    r"(?:(?P<group>[a-z0-9][a-z0-9.-]{0,252})/(?P<version>v[a-z0-9]{1,62})/)?"
-    r"(?P<kind>[A-Za-z][A-Za-z0-9]{0,62})/(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_TARGET: Final = (
+    "(?:[a-z0-9][a-z0-9.-]{0,252}/v[a-z0-9]{1,62}/)?"
+    "[A-Za-z][A-Za-z0-9]{0,62}/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
 )
-#: The request target of an HTTP probe: visible ASCII, as kubelet sends it.
-_PATH: Final = re.compile(r"/[!-~]{0,1023}")
-#: A prefix of a path, decoded.
-_PREFIX_PATH: Final = re.compile(r"/[^?#%,\x00-\x1f\x7f]{0,1023}")
+#: The request target of an HTTP probe is visible ASCII, as kubelet sends it.
+_PROBE: Final = "(?:tcp|none|grpc):?|grpc:[A-Za-z0-9_.-]{1,253}|http:/[!-~]*"
 #: A name of a field, perhaps with one of its values.
-_FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9a-z-]{1,64})(?:: *([!-~](?:[ -~]*[!-~])?)?)?")
+_FIELD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}[ \t]*(?:: *(?:[!-~](?:[ -~]*[!-~])?)?)?"
 #: The type of a condition may have a prefix, as in ``cnpg.io/hibernation``.
-_CONDITION: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9./_-]{0,315})=(True|False|Unknown)")
-_URL: Final = re.compile(
-    r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?/[!\"$-~]{0,1023}"
-)
-#: Thousandths of a CPU. Kernels have no smaller limit than 10.
-_MOST_CPU: Final = 1_000_000
+_CONDITION: Final = "[A-Za-z0-9][A-Za-z0-9./_-]{0,315}=(?:True|False|Unknown)"
+_URL: Final = 'https?://[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?::[1-9][0-9]{0,4})?/[!"$-~]*'
+#: From 1m on, and below 1000.
+_CPU: Final = r"(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,2}(?:\.[0-9]{1,3})?|0\.0{0,2}[1-9][0-9]{0,2})"
+#: The smallest CPU limit of kernels, in thousandths.
 LEAST_LIMIT: Final = 10
-#: Bytes of a merge patch.
+#: Characters of a merge patch.
 _MOST_PATCH: Final = 4096
+#: Objects and lists in it. Python reads no JSON of 1,000 levels.
+_MOST_PARTS: Final = 200
 #: What a patch of a waker must leave alone: which object it is, and who keeps it.
 _OWN: Final = ("apiVersion", "kind")
 _OWN_METADATA: Final = (
     *("finalizers", "name", "namespace", "ownerReferences", "resourceVersion", "uid"),
 )
-_GRPC_SERVICE: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 
 class Owner(Enum):
@@ -155,13 +154,13 @@ class TcpWords:
     """What a Service asks for about connections whose bytes pass as they come.
 
     Attributes:
-        chosen: whether bytes pass so; None if the Service's port decides.
+        chosen: whether bytes pass so.
         policies: when a connection is load, and its first bytes.
         is_direct: whether new connections go to ready pods directly.
         listen_port: where ``activator local`` listens for the Service; 0 for nowhere.
     """
 
-    chosen: bool | None = None
+    chosen: bool = False
     policies: ConnectionPolicies = ConnectionPolicies()  # noqa: RUF009  # frozen, all may share it
     is_direct: bool = False
     listen_port: int = 0
@@ -226,173 +225,41 @@ class ChosenProbe(NamedTuple):
     argument: str = ""
 
 
-#: Returns the value of an annotation; None if it is absent or empty.
-Read = Callable[[Field], Any]
+# -- values ----------------------------------------------------------------------------------------
 
 
-def text_of(field: Field) -> str:
-    """Return the text of an annotation without white space around it."""
-    if field.value is not None and not isinstance(field.value, str):
-        field.expected("a string in quotes")
-    return field.text().strip()
+def whole(minimum: int, most: int = _MOST) -> Reader[int]:
+    """Return a reader of integers from ``minimum`` to ``most``."""
+    return Reader(Number(minimum, most), f"an integer from {minimum} to {most}", int)
 
 
-def one_of(values: Mapping[str, Any], wrong: object = None) -> Read:
-    """Return a reader of words.
-
-    Arguments:
-        values: the value of each word.
-        wrong: the safe default for another word; None for that of an absent annotation.
-    """
-
-    def read(field: Field) -> Any:
-        text = text_of(field)
-        if text and text not in values:
-            field.expected(f"one of {', '.join(filter(None, values))}", wrong)
-        return values.get(text) if field.value is not None else None
-
-    return read
+def _target(text: str) -> NamedTarget:
+    *group, kind, name = text.split("/")
+    return NamedTarget._make([*(group or ("", "")), kind, name])
 
 
-def whole(minimum: int, maximum: int = _MOST) -> Read:
-    """Return a reader of integers from ``minimum`` to ``maximum``."""
-
-    def read(field: Field) -> int | None:
-        text = text_of(field)
-        if not text:
-            return None
-        # int() would also take signs, blanks and underscores.
-        if not (text.isascii() and text.isdigit() and len(text) <= 10) or not (
-            minimum <= int(text) <= maximum
-        ):
-            field.expected(f"an integer from {minimum} to {maximum}")
-        return int(text)
-
-    return read
+def _header(text: str) -> HeaderRule:
+    name, colon, value = map(str.strip, text.partition(":"))
+    return HeaderRule(name.lower().encode(), value.encode() if colon else None)
 
 
-def seconds(field: Field) -> float | None:
-    """Read whole seconds."""
-    number = whole(0)(field)
-    return None if number is None else float(number)
+def _probe(text: str) -> ChosenProbe:
+    kind, _, argument = text.partition(":")
+    return ChosenProbe(ProbeKind(kind), argument)
 
 
-def milliseconds(field: Field) -> float | None:
-    """Read up to 10 s in whole milliseconds; return seconds."""
-    number = whole(0, 10_000)(field)
-    return None if number is None else number / 1000
-
-
-def concurrency(field: Field) -> float | None:
-    """Read a number of requests, or of requests per second, perhaps with decimals."""
-    text = text_of(field)
-    if not text:
-        return None
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text, re.ASCII) or float(text) < 0.01:
-        field.expected("a number from 0.01 to 999999999")
-    return float(text)
-
-
-def hosts(field: Field) -> tuple[str, ...] | None:
-    """Read hosts, in lower case and each once."""
-    names = [host.strip().lower().rstrip(".") for host in text_of(field).split(",")]
-    found = tuple(dict.fromkeys(filter(None, names)))
-    if len(found) > _MOST_HOSTS or not all(map(_HOST.fullmatch, found)):
-        field.expected(f"up to {_MOST_HOSTS} DNS names, as in hello.example.com,*.example.com")
-    return found or None
-
-
-def paths(field: Field) -> tuple[str, ...] | None:
-    """Read prefixes of paths, without slashes at their ends."""
-    found = list(filter(None, map(str.strip, text_of(field).split(","))))
-    if len(found) > _MOST_HOSTS or not all(map(_PREFIX_PATH.fullmatch, found)):
-        field.expected(f"up to {_MOST_HOSTS} paths, as in /api,/v2", ())
-    return tuple(path.strip("/") for path in found) or None
-
-
-def headers(field: Field) -> tuple[HeaderRule, ...] | None:
-    """Read header fields, each with or without a value."""
-    rules: list[HeaderRule] = []
-    for each in filter(None, map(str.strip, text_of(field).split(","))):
-        name, colon, value = each.partition(":")
-        found = _FIELD.fullmatch(f"{name.strip().lower()}{colon}{value}")
-        if found is None or len(rules) == _MOST_HEADERS:
-            field.expected(f"up to {_MOST_HEADERS} header fields, as in x-beta,x-version: 2", ())
-        rules.append(HeaderRule(found[1].encode(), (found[2] or "").encode() if colon else None))
-    return tuple(dict.fromkeys(rules)) or None
-
-
-def hours(field: Field) -> awake_hours.AwakeHours | None:
-    """Read when a workload stays awake."""
-    text = text_of(field)
-    try:
-        return awake_hours.parse(text) if text else None
-    except ValueError as error:
-        field.expected(f"spans as in Mon-Fri 08:00-18:00 Europe/Berlin ({error})")
-
-
-def names(pattern: re.Pattern[str], allowed: str) -> Read:
-    """Return a reader of names, separated by commas, each once."""
-
-    def read(field: Field) -> tuple[str, ...] | None:
-        found = tuple(dict.fromkeys(filter(None, map(str.strip, text_of(field).split(",")))))
-        if len(found) > _MOST_NAMES or not all(map(pattern.fullmatch, found)):
-            field.expected(f"up to {_MOST_NAMES} {allowed}")
-        return found or None
-
-    return read
-
-
-def port(field: Field) -> str | None:
-    """Read the name or the number of a port."""
-    return _label(field, "the name or the number of a port of the Service")
-
-
-def service(field: Field) -> str | None:
-    """Read the name of a Service in the same namespace."""
-    return _label(field, "the name of a Service in the same namespace")
-
-
-def _label(field: Field, allowed: str) -> str | None:
-    text = text_of(field)
-    if text and not _LABEL.fullmatch(text):
-        field.expected(allowed)
-    return text or None
-
-
-def target(field: Field) -> NamedTarget | None:
-    """Read the name of the object that is scaled."""
-    text = text_of(field)
-    if not text:
-        return None
-    found = _TARGET.fullmatch(text)
-    if found is None:
-        field.expected("KIND/NAME or GROUP/VERSION/KIND/NAME, as in deployment/hello")
-    return NamedTarget(found["group"] or "", found["version"] or "", found["kind"], found["name"])
-
-
-def merge_patch(field: Field) -> str | None:
-    """Read a merge patch, and return it as JSON with sorted names."""
-    text = text_of(field)
-    if not text:
-        return None
-    try:
-        is_long = len(text.encode()) > _MOST_PATCH
-        found = None if is_long else json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not found:
-        field.expected(
-            f'a JSON object of at most {_MOST_PATCH} bytes, as in {{"spec": {{"stop": true}}}}'
-        )
-    metadata = found.get("metadata")
+def _patch(text: str) -> str:
+    if text.count("{") + text.count("[") > _MOST_PARTS:
+        raise ValueError(f"more than {_MOST_PARTS} objects and lists")
+    found = json.loads(text, parse_constant=_no_constant)
+    metadata = found.get("metadata", {})
     named = [name for name in _OWN if name in found]
     if isinstance(metadata, dict):
         named += [f"metadata.{name}" for name in _OWN_METADATA if name in metadata]
-    elif "metadata" in found:
+    else:
         named.append("metadata as a whole")
-    if named:
-        field.fail(f"a patch must not change {', '.join(named)}")
+    if named or not found:
+        raise ValueError(f"a patch must not change {', '.join(named)}" if named else "it is empty")
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
@@ -400,89 +267,99 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def condition(field: Field) -> NamedCondition | None:
-    """Read a condition of an object's status."""
-    text = text_of(field)
-    found = _CONDITION.fullmatch(text)
-    if text and found is None:
-        field.expected("TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown")
-    return None if found is None else NamedCondition(found[1], found[2])
-
-
-def waker_url(field: Field) -> str | None:
-    """Read a path of each pod, or a URL."""
-    text = text_of(field)
-    if text and not (_PATH.fullmatch(text) or _URL.fullmatch(text)):
-        field.expected("a path of the pods, as in /sleep, or http://SERVICE[:PORT]/PATH")
-    return text or None
-
-
-def asleep_when(field: Field) -> AsleepWhen | None:
-    """Read a member of a JSON object, and its value: JSON without white space, else a text."""
-    text = text_of(field)
-    member, equals, value = map(str.strip, text.partition("="))
-    if text and not (equals and value and re.fullmatch(r"[A-Za-z0-9_.-]{1,63}", member)):
-        field.expected("MEMBER = VALUE of a JSON object, as in is_sleeping = true")
-    if not text:
-        return None
+def _asleep_when(text: str) -> AsleepWhen:
+    member, _, value = map(str.strip, text.partition("="))
     is_json = re.fullmatch(r"true|false|null|-?\d{1,15}(\.\d{1,6})?", value, re.ASCII)
     return AsleepWhen(member, value if is_json else json.dumps(value.strip('"')))
 
 
-def cpu(field: Field) -> int | None:
-    """Read CPU in thousandths."""
-    text = text_of(field)
-    found = round(Field(text, field.subject, field.path).quantity() * 1000) if text else None
-    if found is not None and not 1 <= found <= _MOST_CPU:
-        field.expected("CPU from 1m to 1000, as in 500m or 2")
+def _cpu(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
+
+
+def _parked_cpu(text: str) -> Cpu:
+    request, *limit = map(_cpu, text.split("/"))
+    found = Cpu(request, *(limit or [max(request, LEAST_LIMIT)]))
+    if found.request > found.limit:
+        raise ValueError("the limit is below the request")
     return found
 
 
-def parked_cpu(field: Field) -> Cpu | None:
-    """Read the CPU of a parked container: the request, perhaps with the limit."""
-    parts = [cpu(replace(field, value=part)) for part in text_of(field).split("/")]
-    request, limit = parts[0], parts[-1]
-    if request is None:
-        return None
-    if len(parts) > 2 or limit is None or request > limit:
-        field.expected("REQUEST or REQUEST/LIMIT, as in 1m/10m")
-    return Cpu(request, limit if len(parts) == 2 else max(request, LEAST_LIMIT))
-
-
-def probe(field: Field) -> ChosenProbe | None:
-    """Read how the activator probes a pod."""
-    text = text_of(field)
-    if not text:
-        return None
-    kind, _, argument = text.partition(":")
-    match kind:
-        case "tcp" if not argument:
-            return ChosenProbe(ProbeKind.TCP)
-        case "none" if not argument:
-            return ChosenProbe(ProbeKind.NONE)
-        case "http" if _PATH.fullmatch(argument):
-            return ChosenProbe(ProbeKind.HTTP, argument)
-        case "grpc" if not argument or _GRPC_SERVICE.fullmatch(argument):
-            return ChosenProbe(ProbeKind.GRPC, argument)
-    field.expected("http:/PATH, tcp, grpc, grpc:SERVICE or none")
-
-
-def enum_of(values: type[Enum], wrong: Enum | None = None) -> Read:
-    """Return a reader of the words of an enum; ``wrong`` as for ``one_of``."""
-    return one_of({each.value: each for each in values if each.value}, wrong)
-
+SECONDS: Final = Reader(Number(0, _MOST), f"an integer from 0 to {_MOST}", float)
+#: Up to 10 s, in seconds.
+MILLISECONDS: Final = Reader(
+    Number(0, 10_000), "an integer from 0 to 10000", lambda text: int(text) / 1000
+)
+#: Of requests, or of requests per second.
+CONCURRENCY: Final = Reader(
+    Number(0.01, 999_999_999, decimals=6), "a number from 0.01 to 999999999", float
+)
+HOSTS: Final = members(
+    Text(rf"(?:\*\.)?{_PART}(?:\.{_PART})*\.?", 253),
+    _MOST_HOSTS,
+    "DNS names, as in hello.example.com,*.example.com",
+    lambda host: host.lower().rstrip("."),
+)
+PATHS: Final = members(
+    Text(r"/[^?#%,\x00-\x1f\x7f]*"),
+    _MOST_HOSTS,
+    "paths, as in /api,/v2",
+    lambda path: path.strip("/"),
+)
+HEADERS: Final = members(Text(_FIELD), 16, "header fields, as in x-beta,x-version: 2", _header)
+#: Times of the clock in a time zone.
+HOURS: Final = Reader(
+    Members(Text(awake_hours.SPAN), awake_hours.MOST_SPANS, ";"),
+    "spans as in Mon-Fri 08:00-18:00 Europe/Berlin",
+    awake_hours.parse,
+)
+TARGET: Final = Reader(
+    Text(_TARGET), "KIND/NAME or GROUP/VERSION/KIND/NAME, as in deployment/hello", _target
+)
+_PORT: Final = Reader(Text(_LABEL), "the name or the number of a port of the Service", str)
+_SERVICE: Final = Reader(Text(_LABEL), "the name of a Service in the same namespace", str)
+SERVICES: Final = members(
+    Text(f"(?:{_LABEL}/)?{_LABEL}"), 32, "Services, as in backend,other-namespace/cache", str
+)
+NAMESPACES: Final = members(Text(_LABEL), 32, "namespaces, separated by commas", str)
+PROBE: Final = Reader(Text(_PROBE), "http:/PATH, tcp, grpc, grpc:SERVICE or none", _probe)
+PATCH: Final = Reader(
+    Text(r"\{(?s:.+)\}", _MOST_PATCH),
+    f'a JSON object of at most {_MOST_PATCH} characters, as in {{"spec": {{"stop": true}}}}',
+    _patch,
+)
+CONDITION: Final = Reader(
+    Text(_CONDITION),
+    "TYPE=STATUS, as in Ready=True; STATUS is True, False or Unknown",
+    lambda text: NamedCondition(*text.split("=")),
+)
+URL: Final = Reader(
+    Text(f"/[!-~]*|{_URL}"), "a path of the pods, as in /sleep, or http://SERVICE[:PORT]/PATH", str
+)
+ASLEEP_WHEN: Final = Reader(
+    Text(r"[A-Za-z0-9_.-]{1,63}[ \t]*=(?s:.+)"),
+    "MEMBER = VALUE of a JSON object, as in is_sleeping = true",
+    _asleep_when,
+)
+CPU: Final = Reader(Text(_CPU), "CPU below 1000, as in 500m or 2", _cpu)
+PARKED_CPU: Final = Reader(
+    Text(f"{_CPU}(?:/{_CPU})?"), "REQUEST or REQUEST/LIMIT, as in 1m/10m", _parked_cpu
+)
 
 PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
+ENABLES: Final = switch()
 
 PROTOCOL: Final = f"{PREFIX}protocol"
 #: The annotations that have a meaning only with protocol ``tcp``.
 OF_CONNECTIONS: Final = (
     *("wake-after-milliseconds", "keep-awake", "send-proxy", "warm-path", "listen-port"),
 )
-#: The annotations of this table that have none with it.
+#: The annotations for requests of HTTP alone, except the ones whose value decides.
 OF_REQUESTS: Final = (
-    *("hosts", "paths", "headers", "response-start-timeout-seconds", "idle-timeout-seconds"),
+    *policies.OF_HTTP,
+    *(f"{PREFIX}{name}" for name in ("hosts", "paths", "headers")),
+    *(f"{PREFIX}{name}" for name in ("response-start-timeout-seconds", "idle-timeout-seconds")),
 )
 #: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
 #: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
@@ -501,20 +378,15 @@ class AnnotationRow(NamedTuple):
     Attributes:
         attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker``, ``chain``,
             ``timeouts`` or ``tcp`` with that prefix; of policies of connections ``connections``.
-        read: returns the value; None for the default.
+        read: reads the value, and has the expression of the admission policy.
         values, default, meaning: for people.
     """
 
     attribute: str
-    read: Read
+    read: Reader[Any]
     values: str
     default: str
     meaning: str
-
-
-def _is_vllm_sleep(field: Field) -> bool | None:
-    """Read whether the profile is that word; ``objects.policies`` refuses wrong ones."""
-    return field.value == policies.VLLM_SLEEP or None
 
 
 def _words(values: type[Enum]) -> str:
@@ -524,7 +396,7 @@ def _words(values: type[Enum]) -> str:
 #: All annotations but ``enabled``, by name without the prefix.
 TABLE: Final[Mapping[str, AnnotationRow]] = {
     "target": AnnotationRow(
-        *("target", target, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
+        *("target", TARGET, "`KIND/NAME` or `GROUP/VERSION/KIND/NAME`"),
         "the one Deployment or StatefulSet that the selector matches",
         "The object that is scaled. With the waker `scale` it has a `scale` subresource.",
     ),
@@ -533,82 +405,74 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "How the workload sleeps and wakes, see [anything can sleep](how-to/wakers.md).",
     ),
     "sleep-patch": AnnotationRow(
-        *("waker.sleep_patch", merge_patch, "JSON object", "that of the target's kind"),
+        *("waker.sleep_patch", PATCH, "JSON object", "that of the target's kind"),
         "With waker `patch`: the merge patch that puts the target to sleep.",
     ),
     "wake-patch": AnnotationRow(
-        *("waker.wake_patch", merge_patch, "JSON object", "that of the target's kind"),
+        *("waker.wake_patch", PATCH, "JSON object", "that of the target's kind"),
         "With waker `patch`: the merge patch that wakes the target.",
     ),
     "awake-condition": AnnotationRow(
-        *("waker.awake_condition", condition, "`TYPE=STATUS`", ""),
+        *("waker.awake_condition", CONDITION, "`TYPE=STATUS`", ""),
         "With waker `patch`: the condition without which the target is not awake yet.",
     ),
     "parked-cpu": AnnotationRow(
-        *("waker.parked_cpu", parked_cpu, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
+        *("waker.parked_cpu", PARKED_CPU, "CPU, as `REQUEST` or `REQUEST/LIMIT`", "`1m/10m`"),
         "With waker `resize`: what each container of a parked pod keeps, at most.",
     ),
     "startup-cpu": AnnotationRow(
-        *("waker.startup_cpu", cpu, "CPU, as in `2` or `500m`", ""),
+        *("waker.startup_cpu", CPU, "CPU, as in `2` or `500m`", ""),
         "The CPU limit of a container until its pod is ready, where it has a smaller one.",
     ),
     "sleep-url": AnnotationRow(
-        *("waker.sleep_url", waker_url, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
+        *("waker.sleep_url", URL, "path of each pod, or `http://SERVICE[:PORT]/PATH`"),
         "that of the profile",
         "With waker `http`: the scaler sends a POST there, to put the pods to sleep.",
     ),
     "wake-url": AnnotationRow(
-        *("waker.wake_url", waker_url, "as `sleep-url`", "that of the profile"),
+        *("waker.wake_url", URL, "as `sleep-url`", "that of the profile"),
         "With waker `http`: the scaler sends a POST there, to wake the pods.",
     ),
     "state-url": AnnotationRow(
-        *("waker.state_url", waker_url, "as `sleep-url`", "that of the profile"),
+        *("waker.state_url", URL, "as `sleep-url`", "that of the profile"),
         "With waker `http`: a GET there responds with a JSON object.",
     ),
     "asleep-when": AnnotationRow(
-        *("waker.asleep_when", asleep_when, "`MEMBER = VALUE`", "that of the profile"),
+        *("waker.asleep_when", ASLEEP_WHEN, "`MEMBER = VALUE`", "that of the profile"),
         "With waker `http`: what that object has while the pods sleep, as in `is_sleeping = true`.",
     ),
-    "profile": AnnotationRow(
-        *("waker.profile", _is_vllm_sleep, "`vllm-sleep`", ""),
-        "Waker `http` with the words of vLLM's sleep mode, and all that the profile `openai` does.",
-    ),
     "hosts": AnnotationRow(
-        *("hosts", hosts, "DNS names, separated by commas; `*.` may come first", ""),
+        *("hosts", HOSTS, "DNS names, separated by commas; `*.` may come first", ""),
         "More hosts of the Service, for traffic through the shared port.",
     ),
     "paths": AnnotationRow(
-        *("paths", paths, "prefixes of paths, separated by commas", ""),
+        *("paths", PATHS, "prefixes of paths, separated by commas", ""),
         "Of the requests for `hosts`, only those below one of these paths, by whole segments. The "
         "longest path of a host counts.",
     ),
     "headers": AnnotationRow(
-        *("headers", headers, "`NAME` or `NAME: VALUE`, separated by commas", ""),
+        *("headers", HEADERS, "`NAME` or `NAME: VALUE`, separated by commas", ""),
         "Of the requests for `hosts`, only the ones that have all of these header fields. More "
         "fields count before fewer. A value has no comma.",
     ),
     "port": AnnotationRow(
-        *("port", port, "name or number of a port of the Service"),
+        *("port", _PORT, "name or number of a port of the Service"),
         "the only port, or the one named `http`, `http1`, `h2c`, `http2` or `grpc`",
         "The port whose requests are buffered.",
     ),
     "protocol": AnnotationRow(
-        *("tcp.chosen", one_of({"http": False, "tcp": True}), "`http`, `tcp`"),
+        *("tcp.chosen", words({"http": False, "tcp": True}), "`http`, `tcp`"),
         "`tcp` if `appProtocol` of the port names such a protocol, as `postgresql`; else `http`",
         "With `tcp`, the bytes of each connection pass as they come. A connection counts as one "
         "request.",
     ),
     "wake-after-milliseconds": AnnotationRow(
-        *("connections.wake_after", milliseconds, "integer from 0 to 10000", "`100`"),
+        *("connections.wake_after", MILLISECONDS, "integer from 0 to 10000", "`100`"),
         "With `tcp`: a client that has sent no byte wakes the workload after this time.",
     ),
     "keep-awake": AnnotationRow(
-        *(
-            "connections.by_bytes",
-            one_of({"connections": False, "bytes": True}),
-            "`connections`, `bytes`",
-        ),
-        "`connections`",
+        *("connections.by_bytes", words({"connections": False, "bytes": True})),
+        *("`connections`, `bytes`", "`connections`"),
         "With `tcp`: the connections that are load, all open ones or only the ones on which bytes "
         "pass. With `bytes`, idle connections end when the workload sleeps.",
     ),
@@ -617,8 +481,8 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "With `tcp`: the PROXY header that a pod gets before the first byte.",
     ),
     "warm-path": AnnotationRow(
-        *("tcp.is_direct", one_of({"activators": False, "direct": True}), "`activators`, `direct`"),
-        "`activators`",
+        *("tcp.is_direct", words({"activators": False, "direct": True})),
+        *("`activators`, `direct`", "`activators`"),
         "With `tcp` and route `front`: whether new connections go to ready pods directly. `direct` "
         "needs `min-scale` of at least 1.",
     ),
@@ -632,15 +496,15 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "Requests that one pod has at a time; 0 for no limit.",
     ),
     "timeout-seconds": AnnotationRow(
-        *("timeouts.total", seconds, "integer from 0", "`300`"),
+        *("timeouts.total", SECONDS, "integer from 0", "`300`"),
         "Seconds from the arrival of a request to the first byte of its response; 0 for no limit.",
     ),
     "response-start-timeout-seconds": AnnotationRow(
-        *("timeouts.response_start", seconds, "integer from 0", "`0`"),
+        *("timeouts.response_start", SECONDS, "integer from 0", "`0`"),
         "Seconds from the arrival of a request to the start of its response; 0 for no limit.",
     ),
     "idle-timeout-seconds": AnnotationRow(
-        *("timeouts.idle", seconds, "integer from 0", "`0`"),
+        *("timeouts.idle", SECONDS, "integer from 0", "`0`"),
         "Seconds without a byte of the response; 0 for no limit.",
     ),
     "readiness-policy": AnnotationRow(
@@ -648,7 +512,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "What makes a pod usable: the activator's probe, or also Kubernetes' list.",
     ),
     "probe": AnnotationRow(
-        *("probe", probe, "`http:/PATH`, `tcp`, `grpc`, `grpc:SERVICE`, `none`"),
+        *("probe", PROBE, "`http:/PATH`, `tcp`, `grpc`, `grpc:SERVICE`, `none`"),
         "the readiness probe of the container, if it is on that port; else `tcp`",
         "How the activator probes a pod. With `none`, Kubernetes' list decides alone.",
     ),
@@ -657,7 +521,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "How requests get to the activator.",
     ),
     "pods-service": AnnotationRow(
-        *("pods_service", service, "name of a Service in the namespace", ""),
+        *("pods_service", _SERVICE, "name of a Service in the namespace", ""),
         "With route `front`: the Service whose selector finds the pods.",
     ),
     "owner": AnnotationRow(
@@ -673,21 +537,16 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "Replicas that the workload never exceeds; 0 for no limit.",
     ),
     "target-concurrency": AnnotationRow(
-        *(
-            "scale.target",
-            concurrency,
-            "number from 0.01",
-            "container-concurrency, else `100`",
-        ),
+        *("scale.target", CONCURRENCY, "number from 0.01", "container-concurrency, else `100`"),
         "Concurrent requests that one pod is meant for.",
     ),
     "target-rate": AnnotationRow(
-        *("scale.target_rate", concurrency, "number from 0.01", "no limit"),
+        *("scale.target_rate", CONCURRENCY, "number from 0.01", "no limit"),
         "Requests per second that one pod is meant for, with owner `self`, beside "
         "`target-concurrency`. The larger number of pods counts.",
     ),
     "idle-seconds": AnnotationRow(
-        *("scale.idle", seconds, "integer from 0", "`300`"),
+        *("scale.idle", SECONDS, "integer from 0", "`300`"),
         "Seconds from the end of the last request to scale to zero.",
     ),
     "activation-scale": AnnotationRow(
@@ -696,31 +555,21 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "`self`, only a cold start asks for them.",
     ),
     "awake": AnnotationRow(
-        *("awake", hours, "`DAYS HH:MM-HH:MM ZONE`, separated by semicolons", ""),
+        *("awake", HOURS, "`DAYS HH:MM-HH:MM ZONE`, separated by semicolons", ""),
         "When the workload stays awake without requests, as in `Mon-Fri 08:00-18:00 "
         "Europe/Berlin`. Without a time zone: UTC. Not with owner `none`.",
     ),
     "wake-with": AnnotationRow(
-        *(
-            "chain.wake_with",
-            names(_SERVICE, "Services, as in backend,other-namespace/cache"),
-            "`NAME` or `NAMESPACE/NAME`, separated by commas",
-            "",
-        ),
+        *("chain.wake_with", SERVICES, "`NAME` or `NAMESPACE/NAME`, separated by commas", ""),
         "Services that a request to this sleeping one wakes, too. One of another namespace must "
         "allow it by `wake-from`.",
     ),
     "wake-from": AnnotationRow(
-        *(
-            "chain.wake_from",
-            names(_LABEL, "namespaces, separated by commas"),
-            "namespaces, separated by commas",
-            "",
-        ),
+        *("chain.wake_from", NAMESPACES, "namespaces, separated by commas", ""),
         "Other namespaces whose Services may name this one in `wake-with`.",
     ),
     "dry-run": AnnotationRow(
-        *("dry_run", one_of({"true": True, "false": False}), "`true`, `false`", "`false`"),
+        *("dry_run", switch(), "`true`, `false`", "`false`"),
         "Changes no replicas of an awake workload. The scaler shows when it would sleep.",
     ),
     "initial-scale": AnnotationRow(
@@ -738,12 +587,47 @@ WAKER_WORDS: Final = (
         for name, row in TABLE.items()
         if row.attribute.startswith(_WAKER) and name != "startup-cpu"  # of pods that are awake
     ),
+    policies.PROFILE.removeprefix(PREFIX),
 )
 #: Annotations whose default may be another workload, act, port or protocol than the one that is
 #: meant.
 _ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service", "protocol")
+
+#: The reader of each annotation of a Service, by its full name.
+READERS: Final[Mapping[str, Reader[Any]]] = {
+    ENABLED: ENABLES,
+    **{PREFIX + name: row.read for name, row in TABLE.items()},
+    **policies.READERS,
+}
 #: The annotations that some module reads.
-KNOWN: Final = (ENABLED, ASLEEP, *policies.ANNOTATIONS, *(PREFIX + name for name in TABLE))
+KNOWN: Final = (ASLEEP, *READERS)
+
+_SINCE_TCP: Final = f"since {PROTOCOL} is tcp"
+#: What a TCP Service may have for the annotations about requests of HTTP, also for people.
+_WITH_TCP: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    **dict.fromkeys(OF_REQUESTS, (("",), "no such annotation")),
+    **dict.fromkeys(policies.KEYS, (("", "client-ip"), "client-ip")),
+}
+_MOST_SCALE, _LEAST_SCALE = f"{PREFIX}max-scale", f"{PREFIX}min-scale"
+_LIMIT: Final = "0 or at least min-scale, which is "
+#: The rules of ``read`` for several annotations.
+CONTRADICTIONS: Final = (
+    Contradiction(
+        (_MOST_SCALE, _LEAST_SCALE),
+        f'[[{cel_text(_MOST_SCALE)}, {cel_text(_LEAST_SCALE)}]].all(v, v.exists(t, t == "") || '
+        "int(v[0]) == 0 || int(v[0]) >= int(v[1])) "
+        f'? "" : "expected {_LIMIT}" + string(int({cel_text(_LEAST_SCALE)}))',
+    ),
+    *(
+        Contradiction(
+            (name, PROTOCOL),
+            f'{cel_text(PROTOCOL)} == "tcp" && !({cel_text(name)} in {json.dumps(allowed)}) ? '
+            f'{json.dumps(f"expected {wanted}, {_SINCE_TCP}")} : ""',
+        )
+        for name, (allowed, wanted) in _WITH_TCP.items()
+    ),
+    *policies.CONTRADICTIONS,
+)
 
 
 # -- the record, and its reader --------------------------------------------------------------------
@@ -815,20 +699,25 @@ def is_enabled(metadata: Field) -> bool:
         ManifestError: the annotation has another value than ``true`` and ``false``.
     """
     field = metadata["annotations"].at(ENABLED)
-    return one_of({"true": True, "false": False, "": False})(field) or False
+    return ENABLES(field) or False
 
 
-def read(metadata: Field, problems: Problems) -> Annotations:
+def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
     """Return what the annotations of a Service ask for, with a safe default for each wrong value.
 
     Arguments:
         metadata: of the Service.
+        since: why its protocol is TCP, if no annotation chooses one; empty for HTTP.
         problems: gets an error for each wrong value, and for values that contradict each other.
 
     Raises:
         ManifestError: the annotations are no object.
     """
     annotations = metadata["annotations"]
+    protocol = str(annotations.at(PROTOCOL).value or "").strip()
+    why = {"tcp": _SINCE_TCP, "": since}.get(protocol, "")
+    if why:
+        annotations = _of_connections(annotations, why, problems)
     found = {
         row.attribute: value
         for name, row in TABLE.items()
@@ -838,30 +727,42 @@ def read(metadata: Field, problems: Problems) -> Annotations:
     }
     scale, waker = _within(_SCALE, found), _within(_WAKER, found)
     connections = ConnectionPolicies(**_within(_CONNECTIONS, found))
-    tcp = TcpWords(**_within(_TCP, found), policies=connections)
+    tcp = TcpWords(**{**_within(_TCP, found), "chosen": bool(why)}, policies=connections)
     timeouts = Timeouts(**_within(_TIMEOUTS, found))
     chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
     if 0 < most < least:
-        limit = annotations.at(f"{PREFIX}max-scale")
-        problems.read(lambda: limit.expected(f"0 or at least min-scale, which is {least}"))
+        limit = annotations.at(_MOST_SCALE)
+        problems.read(lambda: limit.expected(f"{_LIMIT}{least}"))
         del scale["min_scale"], scale["max_scale"]
     if () in (found.get("paths"), found.get("headers")):
         found.pop("hosts", None)  # a wrong rule must not take all requests of the hosts
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
+    profile = str(annotations.at(policies.PROFILE).value).strip()
     return Annotations(
         **found,
         scale=ScaleRules(**scale),
-        waker=WakerWords(**waker),
+        waker=WakerWords(**waker, profile=profile == policies.VLLM_SLEEP),
         chain=chain,
-        policies=chosen,
+        policies=replace(chosen, connections=connections) if why else chosen,
         tcp=tcp,
         timeouts=timeouts,
     )
+
+
+def _of_connections(annotations: Field, why: str, problems: Problems) -> Field:
+    """Return the annotations without those about requests of HTTP, which are errors."""
+    known = dict(annotations.mapping())
+    for name, (allowed, wanted) in _WITH_TCP.items():
+        field = annotations.at(name)
+        if field.value is not None and str(field.value).strip() not in allowed:
+            problems.read(partial(field.expected, f"{wanted}, {why}"))
+            del known[name]
+    return Field(known, annotations.subject, annotations.path)
 
 
 def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:

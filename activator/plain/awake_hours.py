@@ -15,7 +15,7 @@ DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MOST_SPANS: Final = 16
 
 _DAY: Final = "|".join(DAYS)
-_TIME: Final = r"(?:[01]\d|2[0-3]):[0-5]\d"
+_TIME: Final = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 #: One span; the time zone is a name of the IANA database. Without one it is UTC.
 SPAN: Final = (
     rf"(?:{_DAY})(?:-(?:{_DAY}))?(?:,(?:{_DAY})(?:-(?:{_DAY}))?)* +"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Final, NamedTuple, final
 
 from activator.objects import policies
@@ -19,7 +19,6 @@ from activator.plain.annotations import (
     ASLEEP,
     KNOWN,
     OF_CONNECTIONS,
-    OF_REQUESTS,
     PREFIX,
     PROTOCOL,
     WAKER_WORDS,
@@ -175,16 +174,17 @@ def leaving(obj: object, found: PlainService | None) -> PlainService | None:
             found is not None and not found.refused and found.words == words
         ):
             return None
-        others = {str(name): each for name, each in annotations.mapping().items()}
-        kept = {name: each for name, each in others.items() if name not in _WORDS}
+        others = annotations.mapping().items()
+        kept = {str(name): each for name, each in others if name not in _WORDS}
         kept |= {f"{PREFIX}{name}": each for name, each in given.items()}
         metadata = {**service["metadata"].mapping(), "annotations": kept}
         problems = Problems()
-        asks = read_annotations(Field(metadata, service.subject, "metadata"), problems)
+        field = Field(metadata, service.subject, "metadata")
+        asks = read_annotations(field, problems, _since(field, service["spec"]["ports"]))
         if not problems.is_usable:
             return None
         as_marked = {**service.mapping(), "metadata": metadata}
-        parsed = awake(_parse(as_marked, replace(asks, port=""), problems))
+        parsed = awake(_parse(as_marked, replace(asks, port="")))
         return replace(parsed, warnings=(*parsed.warnings, _LEAVING))
     except (ManifestError, ValueError):
         return None
@@ -201,19 +201,22 @@ def parse(obj: object) -> PlainService | None:
             annotation. The error has the Service with safe defaults if only annotations are wrong,
             but neither ``target``, ``port`` nor ``pods-service``.
     """
-    metadata = root(obj, "Service")["metadata"]
+    service = root(obj, "Service")
+    metadata = service["metadata"]
     if not is_enabled(metadata):
         return None
     problems = Problems()
-    asks = read_annotations(metadata, problems)
-    return problems.settle(problems.read(lambda: _parse(obj, asks, problems)))
+    since = ""
+    with suppress(ManifestError):  # that of _parse
+        since = _since(metadata, service["spec"]["ports"])
+    asks = read_annotations(metadata, problems, since)
+    return problems.settle(problems.read(lambda: _parse(obj, asks)))
 
 
-def _parse(obj: object, asks: Annotations, problems: Problems) -> PlainService:
+def _parse(obj: object, asks: Annotations) -> PlainService:
     service = root(obj, "Service")
     metadata, spec = service["metadata"], service["spec"]
     selector = spec["selector"]
-    asks = _of_protocol(metadata, spec["ports"], asks, problems)
     warnings = _warnings(metadata, spec, asks)
     if asks.route is Route.TAKEOVER and asks.container_concurrency:
         # Only the limit is refused: a refused Service has no endpoints while it sleeps.
@@ -308,41 +311,16 @@ def _refused_tcp(asks: Annotations) -> str:
     return ""
 
 
-def _of_protocol(
-    metadata: Field, ports: Field, asks: Annotations, problems: Problems
-) -> Annotations:
-    """Return the annotations with the protocol of the port, and without annotations of HTTP.
-
-    Arguments:
-        problems: gets an error for each annotation that is for requests of HTTP alone.
-    """
-    chosen, name, why = asks.tcp.chosen, asks.port, f"since {PROTOCOL} is tcp"
-    if chosen is None:
-        found = [
-            port["appProtocol"].text()
-            for port in ports.items()
-            if not name or name in (port["name"].text(), str(port["port"].value))
-        ]
-        chosen = len(found) == 1 and found[0] in _OPAQUE
-        why = f"since appProtocol {', '.join(found)} sets {PROTOCOL} to tcp"
-    if not chosen:
-        return asks
-    annotations, known = metadata["annotations"], dict(metadata["annotations"].mapping())
-    for each in (*policies.OF_HTTP, *(PREFIX + name for name in OF_REQUESTS), *policies.KEYS):
-        field, is_key = annotations.at(each), each in policies.KEYS
-        if field.value and not (is_key and field.value == "client-ip"):
-            what = "client-ip" if is_key else "no such annotation"
-            problems.read(partial(field.expected, f"{what}, {why}"))
-            del known[each]
-    rest = read_annotations(
-        Field({"annotations": known}, metadata.subject, metadata.path), Problems()
-    )
-    return replace(
-        rest,
-        port=asks.port,
-        tcp=replace(rest.tcp, chosen=True),
-        policies=replace(rest.policies, connections=rest.tcp.policies),
-    )
+def _since(metadata: Field, ports: Field) -> str:
+    """Return why the port of a Service has protocol TCP; empty if it does not say so."""
+    name = metadata["annotations"].at(PORT).text()
+    found = [
+        port["appProtocol"].text()
+        for port in ports.items()
+        if not name or name in (port["name"].text(), str(port["port"].value))
+    ]
+    is_opaque = len(found) == 1 and found[0] in _OPAQUE
+    return f"since appProtocol {found[0]} sets {PROTOCOL} to tcp" if is_opaque else ""
 
 
 def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedPort | None, str]:

@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from activator.scale import http_server
 from activator.scale.board import Board, Published
-from activator.scale.part import Part, PartContext
+from activator.scale.part import PartContext
 from activator.scale.reports.load import ServiceName
 from activator.scale.settings import ScaleSettings
 from activator.tls.certificates import CertificateError, FileTls, TlsFileError, tls_files
@@ -269,10 +269,10 @@ class ExternalMetricsPart(Board):
             yield {"external-metrics": http_server.address(sock)}
 
 
-def make(context: PartContext) -> Part:
-    """Return the part that serves ``external.metrics.k8s.io``; an empty one if it is off."""
+def make(context: PartContext) -> ExternalMetricsPart | None:
+    """Return the part that serves ``external.metrics.k8s.io``; None if it is off."""
     port = context.settings.external_metrics_port
-    return Part() if port is None else ExternalMetricsPart(context, port)
+    return None if port is None else ExternalMetricsPart(context, port)
 
 
 def server_tls(settings: ScaleSettings) -> ssl.SSLContext:

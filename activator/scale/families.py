@@ -30,8 +30,8 @@ REPLICAS: Final = Family(
 )
 WANTED: Final = Family(
     "activator_scale_wanted_replicas", _G, SERVICE,
-    "Replicas that the rules want, also while something holds the change; those of the workload "
-    "where another owner decides.",
+    "Replicas that the rules want, also while a change is held; with another owner, those of the "
+    "workload.",
 )
 READY: Final = Family(
     "activator_scale_ready_pods", _G, SERVICE, "Pods of the Service that Kubernetes lists as ready."
@@ -54,7 +54,7 @@ SAVED: Final = tuple(
 )
 PROBLEM: Final = Family(
     "activator_scale_problem", _G, (*SERVICE, "reason"),
-    "1 for each reason why a Service is not scaled as its load or its annotations ask for.",
+    "1 for each reason why a Service is not scaled as its load or annotations ask for.",
 )
 CHANGES: Final = Family(
     "activator_scale_changes_total", _C, ("rule",), "Changes of replicas, by the rule."
@@ -73,11 +73,11 @@ TICKS: Final = Family(
 )
 GARBLED: Final = Family(
     "activator_scale_garbled_reports_total", _C, (),
-    "Frames on the port of the activators that cannot be decoded as reports.",
+    "Frames on the activators' port that are no reports.",
 )
 WATCH_AGE: Final = Family(
     "activator_scale_watch_age_seconds", _G, ("kind",),
-    "Time since the last sign of life of the API server's watch, by the kind of objects.",
+    "Time since the last sign of life of the API server's watch, by kind of objects.",
 )
 REJECTED: Final = Family(
     "activator_scale_rejected_objects", _G, ("kind",),

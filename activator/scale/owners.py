@@ -170,8 +170,9 @@ class WorkloadOwners:
 
     def _of(self, target: ScaleTarget) -> tuple[Sequence[_Hpa], Sequence[_ScaledObject]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
-        keys = sorted(self._by_target.get(scaled(target), ()))
-        every = [self._objects[key] for key in keys]
+        if (known := self._by_target.get(scaled(target))) is None:
+            return (), ()
+        every = [self._objects[key] for key in sorted(known)]
         objects = [each for each in every if isinstance(each, _ScaledObject)]
         names = {each.key.name for each in objects}
         hpas = [each for each in every if isinstance(each, _Hpa) and each.made_by not in names]

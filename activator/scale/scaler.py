@@ -46,7 +46,7 @@ _LAST_REQUESTS: Final = 2.0
 #: The parts, in the order in which they get each decision. KEDA and HPAs come first: they must read
 #: a load before they see the replicas that follow from it. Events come last: they have the findings
 #: of the others.
-PARTS: Final[Sequence[Callable[[PartContext], Part]]] = (
+PARTS: Final[Sequence[Callable[[PartContext], Part | None]]] = (
     KedaPart,
     external_metrics.make,
     OwnersPart,
@@ -85,7 +85,7 @@ class ScalerProcess:
         settings: ScaleSettings,
         environ: Mapping[str, str],
         timings: Timings | None = None,
-        parts: Sequence[Callable[[PartContext], Part]] = PARTS,
+        parts: Sequence[Callable[[PartContext], Part | None]] = PARTS,
         *,
         wakes_all: bool = False,
     ) -> None:
@@ -124,7 +124,7 @@ class ScalerProcess:
             changed=self._pending.update,
             missing_rule=lambda kind: self.watch.missing_rule(kind),
         )
-        self.parts = [make(context) for make in parts]
+        self.parts = [part for make in parts if (part := make(context)) is not None]
         keda = (each for each in self.parts if isinstance(each, KedaPart))
         self.routes = next((each.routes for each in keda), None)
         self.objects = ClusterObjects(

@@ -76,28 +76,28 @@ class ScaleSettings:
 
     dialect: tuple[str, ...] = _setting(
         values.choices("services", "keda"), "ACTIVATOR_DIALECT", ADD_ON, OF_SCALER,
-        "Objects that describe the applications: services reads annotated Services, keda reads the "
-        "HTTPScaledObjects and InterceptorRoutes of the KEDA HTTP add-on. With keda alone, the "
-        "scaler writes nothing and needs no Lease.",
-        "A cluster without the add-on has none of its objects.",
+        "Objects that describe the applications: annotated Services (services), HTTPScaledObjects "
+        "and InterceptorRoutes (keda). With keda alone, the scaler writes nothing and needs no "
+        "Lease.",
+        "Not every cluster has the add-on.",
     )
     interceptors: tuple[str, str] | None = _setting(
         values.optional(values.SERVICE, "that none is polled"), "ACTIVATOR_INTERCEPTORS", ADD_ON,
         INTERCEPTORS,
-        "The admin Service of the interceptors. The scaler polls each that does not report over "
-        "the port for activators.",
+        "The admin Service of the interceptors. The scaler polls each one that does not report by "
+        "itself.",
         "Activators report by themselves.",
     )
     interceptors_port: int = _setting(
         values.PORT, "ACTIVATOR_INTERCEPTORS_PORT", ADD_ON, "9090",
         "Admin port of the interceptors.",
-        "The port in the manifests of the add-on.",
+        "The add-on's.",
         add_on="KEDA_HTTP_SCALER_TARGET_ADMIN_PORT",
     )
     queue_interval: float = _setting(
         values.duration(), "ACTIVATOR_QUEUE_INTERVAL", ADD_ON, "500ms",
         "Time between two polls of an interceptor.",
-        "The time of the add-on's scaler.",
+        "The add-on's.",
         add_on="KEDA_HTTP_QUEUE_TICK_DURATION",
     )
 
@@ -109,12 +109,12 @@ class ScaleSettings:
     stat_port: int = _setting(
         values.PORT, "ACTIVATOR_STAT_PORT", LISTENERS, "8080",
         "Port of the WebSocket on which the activators report their load.",
-        "The port of Knative's autoscaler, and of the default of `--scaler-url`.",
+        "The port of Knative's autoscaler.",
     )
     stat_token_file: str = _setting(
         values.TEXT, "ACTIVATOR_STAT_TOKEN_FILE", LISTENERS, "",
-        "File with tokens, separated by white space. An activator must send one of them when "
-        "it connects; empty to require none. The scaler reads it for each connection.",
+        "File with tokens, separated by white space, read for each connection. An activator must "
+        "send one of them; empty to require none.",
         "A NetworkPolicy is sufficient in most clusters.",
     )
     grpc_port: int = _setting(
@@ -126,7 +126,7 @@ class ScaleSettings:
     grpc_tls_cert: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_CERT", LISTENERS, "",
         "File with the certificate of KEDA's port in PEM, the server's first; empty for no TLS.",
-        "KEDA and the scaler are usually in one network; a TriggerAuthentication has KEDA's side.",
+        "A TriggerAuthentication has KEDA's side.",
     )
     grpc_tls_key: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_KEY", LISTENERS, "",
@@ -136,55 +136,54 @@ class ScaleSettings:
     grpc_tls_client_ca: str = _setting(
         values.TEXT, "ACTIVATOR_GRPC_TLS_CLIENT_CA", LISTENERS, "",
         "File with the CA certificates that sign KEDA's client certificate in PEM; empty to "
-        "require no client certificate.",
+        "require none.",
         "It needs `--grpc-tls-cert`.",
     )
     external_metrics_port: int | None = _setting(
         values.OPTIONAL_PORT, "ACTIVATOR_EXTERNAL_METRICS_PORT", LISTENERS, "",
-        "Port on which the API server reads the metrics of HorizontalPodAutoscalers "
+        "Port on which the API server reads metrics for HorizontalPodAutoscalers "
         "(external.metrics.k8s.io), over TLS; empty for none.",
-        "A cluster has one server of this API group: an adapter may have it already.",
+        "A cluster has one server of this API group.",
     )
     external_metrics_tls_cert: str = _setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_CERT", LISTENERS, "",
-        "File with the certificate of the port for external metrics in PEM; empty for one that the "
-        "scaler makes and signs itself.",
-        "An APIService with `insecureSkipTLSVerify` needs no certificate of a CA.",
+        "File with the certificate of that port in PEM; empty for one that the scaler signs "
+        "itself.",
+        "`insecureSkipTLSVerify` needs no CA.",
     )
     external_metrics_tls_key: str = _setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_TLS_KEY", LISTENERS, "",
-        "File with the private key of the port for external metrics in PEM, not encrypted.",
+        "File with the private key of that port in PEM, not encrypted.",
         "It belongs to `--external-metrics-tls-cert`.",
     )
     external_metrics_client_ca: str = _setting(
         values.TEXT, "ACTIVATOR_EXTERNAL_METRICS_CLIENT_CA", LISTENERS, "",
-        "File with the CA certificates that sign the API server's client certificate in PEM; empty "
-        "to require no client certificate.",
-        "The loads of Services are no secret. The ConfigMap "
-        "`kube-system/extension-apiserver-authentication` has the CA certificates.",
+        "File with the CA certificates that sign the API server's client certificate in PEM; "
+        "empty to require none.",
+        "Loads are no secret. `kube-system/extension-apiserver-authentication` has the CA "
+        "certificates.",
     )
     metrics_port: int = _setting(
         values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, METRICS_OF_SCALER,
         "Port on which Prometheus finds /metrics.",
-        "The port of the activators' metrics.",
+        "As the activators'.",
         add_on="OTEL_PROM_EXPORTER_PORT",
     )
     admin_port: int = _setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8081",
         "Port of /healthz, of /readyz (200 on the leader alone), of the API and of the page.",
-        "8080 is the port for the activators.",
+        "8080 is for the activators.",
     )
     admin_bind: str = _setting(
         values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, BIND,
         "Address of the admin listener.",
-        "The kubelet sends its health checks to the pod's address. The API is read-only.",
+        "kubelet probes the pod's address; the API is read-only.",
     )
     admin_hosts: tuple[str, ...] = _setting(
         values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
-        "Host names, separated by commas, that requests to the admin port may name, in addition to "
-        "localhost and any address; a request with another host gets 421.",
-        "It prevents DNS rebinding: a web page must not read the admin port through a name that "
-        "points to this machine.",
+        "Hosts that requests to the admin port may name, in addition to localhost and addresses; "
+        "others get 421.",
+        "It prevents DNS rebinding.",
     )
 
     waker_hosts: tuple[str, ...] = _setting(
@@ -197,50 +196,50 @@ class ScaleSettings:
     dashboard_url: str = _setting(
         values.url("http", "https", empty="no link"), "ACTIVATOR_DASHBOARD_URL", LISTENERS, "",
         "Address of an activator's dashboard for browsers, to which the scaler's page links.",
-        "Only a person knows the address by which a browser reaches it.",
+        "Only a person knows it.",
     )
 
     pod_name: str = _setting(
         values.OBJECT_NAME, "POD_NAME", IDENTITY, HOST_NAME,
         "Name of this pod. The leader sets the label `activator.dev/leader` on it.",
-        "The host name of a pod is its name.",
+        "It is the pod's name.",
     )
     system_namespace: str = _setting(
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
         "Namespace of this pod and of the Lease.",
-        "Two scalers with different Leases would both write replicas.",
+        "With two Leases, two scalers would write.",
         add_on="KEDA_HTTP_SCALER_TARGET_ADMIN_NAMESPACE",
     )
     lease_name: str = _setting(
         values.OBJECT_NAME, "ACTIVATOR_LEASE_NAME", IDENTITY, "activator-scale",
         "Name of the Lease by which the scalers choose their leader.",
-        "The name in the Role of the manifests.",
+        "The name in the Role.",
     )
     kubeconfig: str = _setting(
         values.TEXT, "KUBECONFIG", IDENTITY, "",
-        "File with the access to the Kubernetes API. Without one, the scaler uses the pod's "
-        "service account, and outside of a cluster ~/.kube/config.",
-        "In a cluster the pod's service account is sufficient.",
+        "File with the access to the Kubernetes API; empty for the pod's service account, or "
+        "outside of a cluster ~/.kube/config.",
+        "A pod has a service account.",
         empty_is_value=True,
     )
 
     activators: tuple[str, str] = _setting(
         values.SERVICE, "ACTIVATOR_ACTIVATORS", TAKEOVER, ACTIVATORS,
-        "The Service whose EndpointSlices list the activators. Their addresses become endpoints "
-        "of the Services with route `takeover` or `front`.",
+        "The Service whose EndpointSlices list the activators: the endpoints of Services with "
+        "route `takeover` or `front`.",
         "The Service of the manifests.",
     )
     takeover_ports: range = _setting(
         PORT_RANGE, "ACTIVATOR_TAKEOVER_PORTS", TAKEOVER,
         f"{DEFAULT_RANGE.start}-{DEFAULT_RANGE.stop - 1}",
         "Ports of the activators, one for each Service with route `takeover` or `front`.",
-        "Room for 1,000 Services, below the ports that the kernel gives to connections.",
+        "1,000 ports below the kernel's own.",
     )
 
     log_format: str = _setting(
         values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
-        "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
-        "Right in a pod and in a terminal alike.",
+        "JSON lines or readable lines; auto: readable lines in a terminal.",
+        "Right in pod and terminal.",
         add_on="--zap-encoder",
     )
     log_level: str = _setting(

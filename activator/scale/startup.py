@@ -10,14 +10,16 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
+from activator.discovery.api_server import ApiUnreachable
+from activator.objects.fields import ManifestError
 from activator.plain.annotations import PREFIX, Cpu
 from activator.scale.cluster.api import KeyedWriter
-from activator.scale.decisions.record import Decided
+from activator.scale.decisions.record import Decided, Need
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
 from activator.scale.wakers.resize import SizedPod, read_workload, resize
-from activator.scale.wakers.waker import Access, WakerFailed
+from activator.scale.wakers.waker import WakerFailed
 from activator.scale.workloads.replicas import ScaleTarget
 
 #: Seconds between two reads of the pods of a workload: at first, and at most.
@@ -37,13 +39,14 @@ class _Start(NamedTuple):
 class StartupPart(Part):
     """Follows the pods of each workload that starts some."""
 
+    meets: Need | None = Need.STARTUP_CPU
+
     def __init__(self, context: PartContext) -> None:
         self._context = context
-        self._access = Access(context.api, (), {})
         self._room = asyncio.Semaphore(MOST)
         # Without a limit: pods that never become ready must not keep other workloads waiting.
         self._writer = KeyedWriter[ServiceName, _Start](context.start, self._follow)
-        self._failed: dict[ServiceName, str] = {}
+        self._failed = self.holds = dict[ServiceName, str]()
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         target, limit = decided.facts.target, decided.facts.service.asks.waker.startup_cpu
@@ -68,8 +71,8 @@ class StartupPart(Part):
             try:
                 async with self._room:
                     starts = await self._adjust(start, is_over=is_over)
-            except WakerFailed as failed:
-                pause, detail = LAST, failed.detail
+            except (WakerFailed, ApiUnreachable, ManifestError) as error:
+                pause, detail = LAST, str(error)
             if self._failed.get(name, "") != detail:
                 self._failed[name] = detail
                 self._context.changed([name])
@@ -84,14 +87,14 @@ class StartupPart(Part):
             is_over: whether the annotation has changed, so that no pod may keep the CPU.
 
         Raises:
-            WakerFailed: some pods may still have other CPU.
+            WakerFailed, ApiUnreachable, ManifestError: some pods may still have other CPU.
         """
-        scale, pods = await read_workload(self._access, start.target)
+        scale, pods = await read_workload(self._context.api, start.target)
         for pod in pods:
             raised = _raised(pod, start.limit)
             wanted = pod.full if pod.is_ready or is_over else raised
             if pod.now != wanted and pod.now in (pod.full, raised):
-                response = await resize(self._access, start.target, pod, wanted)
+                response = await resize(self._context.api, start.target, pod, wanted)
                 if not response.is_ok and response.status not in (404, 409):
                     why = f"Pod {pod.name}: {response.status}: {response.message()}"
                     raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)

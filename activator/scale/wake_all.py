@@ -90,13 +90,7 @@ async def wake_all(settings: ScaleSettings) -> tuple[list[str], int]:
     Returns:
         Lines for people, and the exit status: 0 if all workloads are awake, else 1.
     """
-    settings = replace(
-        settings,
-        stat_port=0,
-        metrics_port=0,
-        admin_port=0,
-        dialect=("services",),
-    )
+    settings = replace(settings, stat_port=0, metrics_port=0, admin_port=0, dialect=("services",))
     makers = (OwnersPart, TakeoverPart, AsleepPart, _Waking)
     scaler = ScalerProcess(settings, os.environ, parts=makers, wakes_all=True)
     waking = next(each for each in scaler.parts if isinstance(each, _Waking))

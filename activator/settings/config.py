@@ -80,7 +80,7 @@ def _otel(
     variable: str,
     empty: str,
     meaning: str,
-    reason: str = "All components of Knative share the ConfigMap.",
+    reason: str = "The ConfigMap has it.",
 ) -> T | None:
     """Return the field of a setting without a default; ``empty`` says which value counts then."""
     return _without_demo(values.optional(kind, empty), variable, OTEL, "", meaning, reason)
@@ -105,53 +105,51 @@ class Settings:
     )
     h2c_port: int | None = setting(
         values.OPTIONAL_PORT, "ACTIVATOR_H2C_PORT", LISTENERS, "8013",
-        "Second port for traffic, with the same protocols as the first one; empty for none.",
+        "Second port for the same traffic; empty for none.",
         "Knative's activator-service forwards port 81 to it.",
         keda="",
     )
     https_port: int = setting(
         values.PORT, "ACTIVATOR_HTTPS_PORT", LISTENERS, "8112",
-        "Port for traffic over TLS; open only with `system-internal-tls` in config-network, "
-        "or with `--keda-tls`.",
+        "Port for TLS; open only with `system-internal-tls` in config-network, or `--keda-tls`.",
         "Knative's activator-service forwards port 443 to it.",
         add_on="KEDA_HTTP_PROXY_TLS_PORT", keda="8443",
     )
     metrics_port: int = setting(
         values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
         "Port on which Prometheus finds /metrics.",
-        "Knative's activator-service names this port http-metrics.",
+        "Knative's port.",
         add_on="OTEL_PROM_EXPORTER_PORT", keda="2223",
     )
     admin_port: int = setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8080",
         "Port of the admin API, the dashboard, health checks and metrics.",
-        "A free port in Knative's pod, and the default of `activator status`.",
+        "A free port in Knative's pod.",
         add_on="KEDA_HTTP_ADMIN_PORT", keda="9090",
     )
     profiling_port: int | None = setting(
         values.OPTIONAL_PORT, "PROFILING_PORT", LISTENERS, "8008",
-        "Port of profiles; each request gets 404 unless the observability ConfigMap has `runtime-"
-        "profiling: enabled`. Empty for none.",
-        "Knative's activator-service names this port http-profiling; a laptop needs no fixed "
-        "port.",
+        "Port of profiles, with `runtime-profiling: enabled` in the observability ConfigMap; "
+        "empty for none.",
+        "Knative's port; a laptop needs no fixed one.",
         local="0", keda="",
     )
     admit_port: int | None = setting(
         values.OPTIONAL_PORT, "ACTIVATOR_ADMIT_PORT", LISTENERS, "",
-        "Port on which proxies ask for a pod before they send a request past the activator: nginx "
-        "`auth_request`, forward authentication, Envoy `ext_authz`. Empty means no such port.",
-        "Only some installations have such a proxy. The port trusts its clients.",
+        "Port on which proxies ask for a pod: nginx `auth_request`, forward authentication, Envoy "
+        "`ext_authz`. Empty for none.",
+        "The port trusts its clients.",
     )
     admit_prefix: str = setting(
         values.PATH_PREFIX, "ACTIVATOR_ADMIT_PREFIX", LISTENERS, "",
-        "Path prefix that Envoy's `ext_authz` puts before the path of a request to the admission "
-        "port (`path_prefix`); other proxies describe the path in header fields.",
+        "The `path_prefix` of Envoy's `ext_authz`, which precedes the path of a request to the "
+        "admission port.",
         "Envoy needs none.",
     )
     bind: str = setting(
         values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, EVERY_ADDRESS,
         "Address of the listeners for traffic and metrics.",
-        "The ingress is on other nodes; the demo is for this machine only.",
+        "The ingress is on other nodes.",
         demo="127.0.0.1",
     )
     admin_bind: str = setting(
@@ -162,15 +160,14 @@ class Settings:
     )
     admin_hosts: tuple[str, ...] = setting(
         values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
-        "Host names, separated by commas, that requests to the admin port may name, in "
-        "addition to localhost and any address; a request with another host gets 421.",
-        "It prevents DNS rebinding: a web page must not read the admin port through a name that "
-        "points to this machine.",
+        "Hosts that requests to the admin port may name, in addition to localhost and addresses; "
+        "others get 421.",
+        "It prevents DNS rebinding.",
     )
     metrics_bind: str = setting(
         values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS, BIND,
         "Address of the metrics listener.",
-        "Prometheus is usually in the same network as the ingress.",
+        "Prometheus is usually in the ingress's network.",
     )
 
     tls_min_version: str = _without_demo(
@@ -180,28 +177,28 @@ class Settings:
     )
     tls_max_version: str = _without_demo(
         parameters.MAX_VERSION, "ACTIVATOR_TLS_MAX_VERSION", TLS, "",
-        "Newest TLS version that the TLS listener accepts; empty means the newest one of OpenSSL.",
-        "There is no reason to reject a newer one.",
+        "Newest TLS version that the TLS listener accepts; empty for OpenSSL's newest.",
+        "Newer ones do no harm.",
         add_on="KEDA_HTTP_TLS_MAX_VERSION KEDA_HTTP_PROXY_TLS_MAX_VERSION",
     )
     tls_cipher_suites: tuple[str, ...] = _without_demo(
         parameters.CIPHER_SUITES, "ACTIVATOR_TLS_CIPHER_SUITES", TLS, "",
-        "Cipher suites of TLS 1.2 that the TLS listener accepts, by Go's names, separated by "
-        "commas; empty means OpenSSL's list. All cipher suites of TLS 1.3 are on.",
+        "Cipher suites of TLS 1.2 for the TLS listener, by Go's names; empty for OpenSSL's list. "
+        "All of TLS 1.3 are on.",
         "OpenSSL keeps its list up to date.",
         add_on="KEDA_HTTP_TLS_CIPHER_SUITES KEDA_HTTP_PROXY_TLS_CIPHER_SUITES",
     )
     tls_curve_preferences: tuple[str, ...] = _without_demo(
         parameters.CURVES, "ACTIVATOR_TLS_CURVE_PREFERENCES", TLS, "",
-        "Curves for the key exchange of the TLS listener, by Go's names, separated by commas. "
-        "Only the first one that OpenSSL knows is used. Empty means OpenSSL's list.",
+        "Curves for the key exchange of the TLS listener, by Go's names; the first that OpenSSL "
+        "knows is used. Empty for OpenSSL's list.",
         "OpenSSL keeps its list up to date.",
         add_on="KEDA_HTTP_TLS_CURVE_PREFERENCES KEDA_HTTP_PROXY_TLS_CURVE_PREFERENCES",
     )
     metrics_tls_cert: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_CERT", TLS, "",
-        "PEM file with the certificate of the metrics port; the activator reads it again when it "
-        "changes. Empty means plain HTTP.",
+        "PEM file with the certificate of the metrics port, read again when it changes; empty for "
+        "plain HTTP.",
     )
     metrics_tls_key: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_KEY", TLS, "",
@@ -209,8 +206,8 @@ class Settings:
     )
     metrics_tls_client_auth: str = _without_demo(
         parameters.CLIENT_AUTH, "METRICS_PROMETHEUS_TLS_CLIENT_AUTH", TLS, "none",
-        "Whether clients of the metrics port must have a certificate; optional verifies a "
-        "certificate if the client has one.",
+        "Whether clients of the metrics port must have a certificate; optional verifies one that "
+        "is there.",
     )
     metrics_tls_client_ca_file: str = _without_demo(
         values.TEXT, "METRICS_PROMETHEUS_TLS_CLIENT_CA_FILE", TLS, "",
@@ -223,8 +220,8 @@ class Settings:
     )
     metrics_tls_max_version: str = _without_demo(
         parameters.MAX_VERSION, "METRICS_PROMETHEUS_TLS_MAX_VERSION", TLS, "",
-        "Newest TLS version that the metrics port accepts; empty means the newest one of OpenSSL.",
-        "There is no reason to reject a newer one.",
+        "As `--tls-max-version`, for the metrics port.",
+        "Newer ones do no harm.",
     )
     metrics_tls_cipher_suites: tuple[str, ...] = _without_demo(
         parameters.CIPHER_SUITES, "METRICS_PROMETHEUS_TLS_CIPHER_SUITES", TLS, "",
@@ -240,14 +237,13 @@ class Settings:
     pod_name: str = setting(
         values.NAME, "POD_NAME", IDENTITY, REQUIRED,
         "Name of this activator in logs and in the statistics for the autoscaler.",
-        "The autoscaler distinguishes activators by this name, so each needs its own.",
+        "The autoscaler distinguishes activators by it.",
         local=HOST_NAME,
         keda=HOST_NAME,
     )
     pod_ip: str = setting(
         values.ADDRESS, "POD_IP", IDENTITY, REQUIRED,
-        "Address of this activator. Its position among the activators of a revision determines "
-        "its share of pods.",
+        "Address of this activator, which determines its share of the pods.",
         "Only the cluster knows it.",
         local=BIND,
         keda=OWN_ADDRESS,
@@ -255,38 +251,37 @@ class Settings:
     system_namespace: str = setting(
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
         "Namespace of Knative's ConfigMaps and of the autoscaler.",
-        "A wrong default would read the configuration of another installation.",
+        "A default could be another installation's.",
         local="knative-serving",
         keda=OWN_NAMESPACE,
     )
     zone: str = setting(
         values.TEXT, "ACTIVATOR_ZONE", IDENTITY, "",
-        "Zone of this activator, as EndpointSlices name it. Requests go to pods of this zone "
-        "first, while no pod gets more than its share; empty for no preference.",
-        "Only the cluster knows it. The manifests read the pod's label "
-        "`topology.kubernetes.io/zone`, which Kubernetes sets from 1.35 on.",
+        "Zone of this activator, as EndpointSlices name it: its pods get requests first. Empty "
+        "for no preference.",
+        "The manifests read the pod's label `topology.kubernetes.io/zone`, which Kubernetes sets "
+        "from 1.35 on.",
         empty_is_value=True,
     )
     cluster_domain: str = setting(
         values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, CLUSTER_DOMAIN,
         "Domain of the cluster's service names.",
-        "The kubelet writes it into the resolv.conf of each pod.",
+        "kubelet writes it there.",
     )
 
     dialect: tuple[str, ...] = _without_demo(
         values.choices("knative", "services", "keda"), "ACTIVATOR_DIALECT", CLUSTER, REPLACED,
-        "Objects that describe the applications: knative reads Revisions, services reads "
-        "annotated Services, keda reads HTTPScaledObjects and InterceptorRoutes. With knative and "
-        "another one, a cluster may lack Knative.",
-        "A drop-in for Knative's activator must not take other Services. A folder may have both "
-        "kinds of objects.",
+        "Objects that describe the applications: Revisions (knative), annotated Services "
+        "(services), HTTPScaledObjects and InterceptorRoutes (keda). With knative and another "
+        "one, a cluster may lack Knative.",
+        "A replacement of Knative's activator must not take other Services.",
         local="knative,services",
     )
     kubeconfig: str = setting(
         values.TEXT, "KUBECONFIG", CLUSTER, "",
-        "File with the access to the Kubernetes API. Without one, the activator uses the pod's "
-        "service account, and outside of a cluster ~/.kube/config.",
-        "In a cluster the pod's service account is sufficient.",
+        "File with the access to the Kubernetes API; empty for the pod's service account, or "
+        "outside of a cluster ~/.kube/config.",
+        "A pod has a service account.",
         commands=("run",), empty_is_value=True,
     )
     kubernetes_min_version: str = setting(
@@ -300,15 +295,13 @@ class Settings:
         values.choice("auto", "endpoints", "slices"), "ACTIVATOR_ENDPOINTS", CLUSTER, "auto",
         "Objects with the addresses of pods. auto reads Endpoints, and EndpointSlices for a "
         "revision whose Endpoints are missing or truncated at 1,000 pods.",
-        "Knative reads Endpoints, and EndpointSlices have the missing addresses. A role without "
-        "access to slices does no harm.",
+        "EndpointSlices have the addresses that Endpoints lack.",
     )
     self_check_interval: float = _without_demo(
         values.duration(zero=True), "ACTIVATOR_SELF_CHECK_INTERVAL", CLUSTER, "10m",
-        "Time between two comparisons of the activator's state with a fresh list of the cluster's "
-        "objects or of the files; 0 turns them off. The activator counts, logs and corrects each "
-        "difference.",
-        "Rare enough to cost the API server almost nothing; a missed event lasts no longer.",
+        "Time between two comparisons of the state with a fresh list of objects; 0 for none. "
+        "Differences are counted, logged and corrected.",
+        "It costs the API server almost nothing.",
     )
     config_logging_name: str = _without_demo(
         values.OBJECT_NAME, "CONFIG_LOGGING_NAME", CLUSTER, "config-logging",
@@ -323,49 +316,46 @@ class Settings:
     autoscaler_url: str = _without_demo(
         values.url("ws", "wss", empty="no autoscaler"), "ACTIVATOR_AUTOSCALER_URL", CLUSTER,
         AUTOSCALER_URL,
-        "WebSocket of the autoscaler, which scales services by the activator's statistics; empty "
-        "turns the connection off.",
+        "WebSocket of Knative's autoscaler; empty for no connection.",
         "The address of Knative's autoscaler; a laptop has none.",
         local="", empty_is_value=True,
     )
     scaler_url: str = _without_demo(
         values.url("ws", "wss", empty="no scaler"), "ACTIVATOR_SCALER_URL", CLUSTER,
         SCALER_URL,
-        "WebSocket of `activator scale`, which scales annotated Services by the activator's "
-        "statistics; empty turns the connection off.",
-        "The address in the activator's own manifests; a laptop has no scaler.",
+        "WebSocket of `activator scale`; empty for no connection.",
+        "The address in the manifests; a laptop has no scaler.",
         local="", empty_is_value=True,
     )
     stat_token_file: str = _without_demo(
         values.TEXT, "ACTIVATOR_STAT_TOKEN_FILE", CLUSTER, "",
-        "File with the token that the activator sends to `activator scale` when it connects; empty "
-        "for none. It sends the first word of the file, and reads the file for each connection.",
+        "File whose first word is the token for `activator scale`, read for each connection; "
+        "empty for none.",
         "A NetworkPolicy is sufficient in most clusters.",
     )
     activators: tuple[str, str] = setting(
         values.SERVICE, "ACTIVATOR_ACTIVATORS", CLUSTER, ACTIVATORS,
         "The Service whose EndpointSlices list the activators. They share the pods of a Service "
-        "with the annotation `activator.dev/container-concurrency`.",
+        "with `activator.dev/container-concurrency`.",
         "The Service of the manifests.",
         commands=("run",),
     )
     scaler_page_url: str = _without_demo(
         values.url("http", "https", empty="no link"), "ACTIVATOR_SCALER_PAGE_URL", CLUSTER, "",
         "Address of the scaler's page for browsers, to which the dashboard links.",
-        "Only a person knows the address by which a browser reaches it.",
+        "Only a person knows it.",
     )
     ready_without_autoscaler: bool = _without_demo(
         values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
         "Whether the readiness probe passes while Knative's autoscaler is not connected. With "
         "false it fails until the first connection, and for up to 90 s after a loss.",
-        "Knative's probe fails then, so that traffic avoids an activator that cannot start pods.",
+        "Traffic should avoid an activator that cannot start pods.",
     )
 
     manifests: Path | None = setting(
         values.FOLDER, "ACTIVATOR_MANIFESTS", LAPTOP, "",
-        "Folder with objects as YAML or JSON. The activator reads it at start, and again when a "
-        "file changes.",
-        "It replaces the cluster, so there is no default.",
+        "Folder with objects as YAML or JSON, read at start and when a file changes.",
+        "It replaces the cluster.",
         local=REQUIRED, demo="", commands=("local",),
     )
 
@@ -378,107 +368,98 @@ class Settings:
         values.count(1), "ACTIVATOR_QUEUE_DEPTH_TOTAL", WAITING, "100000",
         "Limit of queued requests of all revisions; the last quarter is for revisions with few "
         "queued requests.",
-        "Ten full queues: at 3 to 4 KiB for each request, 300 to 400 MiB.",
+        "Ten full queues: 300 to 400 MiB.",
     )
     hold_bytes: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES", WAITING, "64KiB",
-        "Bytes of one queued request in memory. At this limit the activator stops reading, and "
-        "TCP makes the client wait. One read may bring 256 KiB, and the activator keeps all of "
-        "it.",
-        "Enough for a usual form or JSON body, which the activator can then retry on another pod.",
+        "Bytes of one queued request in memory; beyond it, TCP makes the client wait. One read "
+        "may bring 256 KiB, which are all kept.",
+        "A usual form or JSON body can be retried.",
     )
     hold_bytes_per_revision: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES_PER_REVISION", WAITING, "64MiB",
         "Limit of the bytes of queued requests in memory, for one revision.",
-        "Hundreds of requests with large bodies, and a quarter of the limit for all revisions.",
+        "A quarter of the limit for all revisions.",
     )
     hold_bytes_total: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES_TOTAL", WAITING, "256MiB",
         "Limit of the bytes of queued requests in memory, for all revisions; the last quarter is "
         "for revisions with few bytes.",
-        "Four revisions at their limit. With full queues the activator takes up to 656 MiB. That "
-        "is less than the 1 GiB of the activator's manifests, but more than Knative's 600 MiB. "
-        "For those, lower this limit and the queue depth.",
+        "With full queues 656 MiB: less than the manifests' 1 GiB, more than Knative's 600 MiB. "
+        "There, lower this limit and the queue depth.",
     )
     shed_early: bool = setting(
         values.BOOLEAN, "ACTIVATOR_SHED_EARLY", WAITING, "false",
-        "Whether a request gets 503 at once if its expected wait exceeds its time-out. The "
-        "estimate follows earlier cold starts and responses of the revision.",
-        "Knative queues such a request. Turn it on if clients prefer an early error to a late "
-        "one. The estimate does not foresee clients that cancel.",
+        "Whether a request gets 503 at once if its expected wait exceeds its time-out.",
+        "Knative queues such a request. The estimate does not foresee clients that cancel.",
     )
     trusted_proxies: tuple[values.Network, ...] = setting(
         values.NETWORKS, "ACTIVATOR_TRUSTED_PROXIES", REQUESTS, "",
-        "Networks of proxies, separated by commas. For their requests, the last address of "
-        "`X-Forwarded-For` is the client's address.",
-        "Any client can send the header, so it counts only from a proxy that you know.",
+        "Networks of proxies. For their requests, the last address of `X-Forwarded-For` is the "
+        "client's.",
+        "Any client can send the header.",
     )
     service_header_from: tuple[values.Network, ...] = setting(
         values.NETWORKS, "ACTIVATOR_SERVICE_HEADER_FROM", REQUESTS, "always",
         "Whose requests may name a Service by the header `Activator-Service`: `always` for all, "
-        "`never`, or the networks of proxies, separated by commas. From others the header counts "
-        "as absent.",
-        "Gateways and proxies that set the header work at once. A proxy that neither sets nor "
-        "removes it lets its clients reach every annotated Service: use `never` if you route by "
-        "host.",
+        "`never`, or networks of proxies. From others the header counts as absent.",
+        "Gateways that set the header work at once. Use `never` if you route by host: a proxy "
+        "that passes it lets its clients reach every annotated Service.",
     )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
         "Whether a request uses a pod of another activator's share before it is queued. Pods "
         "without queue-proxy are never used so.",
-        "A request should not wait while a pod is idle; turn it off to share pods as Knative "
-        "does.",
+        "A request should not wait while a pod is idle. Knative does not borrow.",
     )
     server_timing: bool = setting(
         values.BOOLEAN, "ACTIVATOR_SERVER_TIMING", WAITING, "false",
-        "Whether the response to a queued request has the header `Server-Timing`, with the "
-        "duration and the phases of the wait.",
-        "Any client can read it, and Knative's activator adds nothing to responses.",
+        "Whether the response to a queued request has `Server-Timing`, with the phases of the "
+        "wait.",
+        "Any client can read it.",
     )
     cold_start_header: bool = setting(
         values.BOOLEAN, "ACTIVATOR_COLD_START_HEADER", WAITING, "false",
-        "Whether each response has the header `Activator-Cold-Start`: true if its request waited "
-        "for a pod to start, else false.",
-        "Knative's activator adds nothing to responses, and each response costs a little more.",
+        "Whether each response has `Activator-Cold-Start`: true if its request waited for a pod "
+        "to start, else false.",
+        "Each response costs a little more.",
     )
 
     idle_from_arrival: bool = setting(
         values.BOOLEAN, "ACTIVATOR_IDLE_FROM_ARRIVAL", WAITING, "false",
         "Whether a revision's idleTimeoutSeconds also counts while a request is queued.",
-        "A cold start is no silence of the application; turn it on to time out as Knative does.",
+        "A cold start is no silence of the application; Knative counts it.",
     )
 
     max_header_bytes: int = setting(
         values.SIZE, "ACTIVATOR_MAX_HEADER_BYTES", REQUESTS, "1MiB",
-        "Limit of the bytes of request line and header fields; in HTTP/2 the limit is 64 KiB, as "
-        "the SETTINGS frame announces.",
+        "Limit of the bytes of request line and header fields; in HTTP/2 always 64 KiB.",
         "The limit of Go's server, and so of Knative's.",
     )
     unfinished_header_bytes: int = setting(
         values.SIZE, "ACTIVATOR_UNFINISHED_HEADER_BYTES", REQUESTS, "32MiB",
         "Limit of the bytes of in-progress request heads, for all clients; the last quarter is "
         "for heads of up to 8 KiB.",
-        "Few heads arrive in pieces, and 24 of the largest ones still fit.",
+        "24 of the largest heads fit.",
     )
     unread_bytes: int = setting(
         values.SIZE, "ACTIVATOR_UNREAD_BYTES", REQUESTS, "128MiB",
         "Limit of the bytes of responses that clients do not read and of requests that pods do "
-        "not read. Each response may hold 64 KiB, and each upload in HTTP/1.1 256 KiB. Above half "
-        "of this limit, a response may hold 16 KiB; a new stream of HTTP/2 may still hold 64 KiB. "
-        "At the limit, the activator ends the connection or stream without progress for longest.",
-        "Enough for 2,048 clients that read nothing. With every other limit reached, it fits into "
-        "the 1 GiB of the activator's manifests.",
+        "not read. Each response may hold 64 KiB, above half of the limit 16 KiB, except a new "
+        "stream of HTTP/2. Each upload in HTTP/1.1 may hold 256 KiB. At the limit, the connection "
+        "or stream without progress for longest ends.",
+        "Enough for 2,048 clients that read nothing, within 1 GiB.",
     )
     max_headers: int = setting(
         values.count(1), "ACTIVATOR_MAX_HEADERS", REQUESTS, "1000",
         "Limit of the header fields of a request in HTTP/1.1; in HTTP/2 only their bytes are "
         "limited.",
-        "Ten times Apache's limit, and cheap to parse.",
+        "Ten times Apache's limit.",
     )
     max_target_bytes: int = setting(
         values.SIZE, "ACTIVATOR_MAX_TARGET_BYTES", REQUESTS, "64KiB",
-        "Limit of the bytes of the request target (path and query) in HTTP/1.1; in HTTP/2 the "
-        "target is a header field.",
+        "Limit of the bytes of the request target (path and query) in HTTP/1.1; in HTTP/2 it is a "
+        "header field.",
         "Eight times the default limit of nginx and Apache.",
     )
     header_timeout: float = setting(
@@ -502,20 +483,18 @@ class Settings:
     )
     connect_timeout: float = setting(
         values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",
-        "Time to open a connection to a pod; after it the activator requeues the request. A TLS "
-        "handshake may take five times as long, but at most 10 s.",
-        "Long enough for one lost SYN on a slow path, short enough to try another pod.",
+        "Time to open a connection to a pod; then the activator requeues the request. A TLS "
+        "handshake may take five times as long, at most 10 s.",
+        "Long enough for one lost SYN.",
         add_on="KEDA_HTTP_CONNECT_TIMEOUT", add_on_zero="1m", keda="500ms",
     )
     readiness_policy: str = setting(
         values.choice("auto", "probe", "kubernetes"), "ACTIVATOR_READINESS_POLICY", PODS, "auto",
-        "What makes a pod usable, for revisions without the annotation "
-        "activator.dev/readiness-policy. probe: it passed the activator's probe. kubernetes: "
-        "Kubernetes also lists it as ready. auto: kubernetes if a container has an exec "
-        "readiness probe or a startup probe, otherwise probe. Use kubernetes if queue-proxy does "
-        "not poll sidecars (Knative before 1.14).",
-        "A cold start is shorter by the seconds until Kubernetes reports readiness, where that is "
-        "safe.",
+        "What makes a pod usable, without the annotation activator.dev/readiness-policy. probe: "
+        "the activator's probe. kubernetes: also Kubernetes' list. auto: kubernetes if a "
+        "container has an exec readiness probe or a startup probe, else probe. Use kubernetes if "
+        "queue-proxy does not poll sidecars (Knative before 1.14).",
+        "A cold start waits for Kubernetes only where it must.",
     )
     probe_timeout: float = setting(
         values.duration(), "PROBE_TIMEOUT", PODS, "300ms",
@@ -530,39 +509,37 @@ class Settings:
     max_probes: int = setting(
         values.count(1), "ACTIVATOR_MAX_PROBES", PODS, "256",
         "Limit of probes in flight.",
-        "Enough for a service of hundreds of pods that starts at once, within 1024 file "
-        "descriptors.",
+        "Hundreds of pods may start at once, within 1024 open files.",
     )
 
     lame_duck: float = setting(
         values.duration(zero=True), "ACTIVATOR_LAME_DUCK", ENDING, "45s",
-        "Time after SIGTERM in which the activator still serves all requests, but reports not "
-        "ready.",
-        "The time that Knative gives load balancers to remove the activator; a laptop has none.",
+        "Time after SIGTERM in which the activator serves all requests, but is not ready.",
+        "Knative's time for load balancers to remove the activator.",
         local="0s",
         add_on="KEDA_HTTP_SHUTDOWN_DELAY", keda=SHUTDOWN_DELAY,
     )
     drain_timeout: float = setting(
         values.duration(zero=True), "ACTIVATOR_DRAIN_TIMEOUT", ENDING, "525s",
-        "Time after the lame duck for queued requests and requests in flight to end; then the "
-        "activator closes their connections.",
-        "With the lame duck's 45 s, the last responses and the last telemetry (13 s) it stays "
-        "within the pod's grace period of 600 s.",
+        "Time after the lame duck for requests to end; then the activator closes their "
+        "connections.",
+        "With lame duck, last responses and telemetry (13 s) it fits into the grace period of 600 "
+        "s.",
         local="30s", demo="2s",
         add_on="KEDA_HTTP_DRAIN_TIMEOUT", add_on_zero="1h", keda=DRAIN_TIMEOUT,
     )
 
     log_format: str = setting(
         values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
-        "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
-        "Right in a pod and in a terminal alike. People read the demo.",
+        "JSON lines or readable lines; auto: readable lines in a terminal.",
+        "Right in pod and terminal.",
         demo="console",
         add_on="--zap-encoder",
     )
     log_level: str = setting(
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
         "Lowest severity in the log; the logging ConfigMap may change it later.",
-        "Knative's default. The demo narrates each event itself.",
+        "Knative's default.",
         demo="warning",
         add_on="--zap-log-level",
     )
@@ -608,24 +585,24 @@ class Settings:
 
     keda_readiness_timeout: float = _add_on(
         values.duration(zero=True), "0s", "KEDA_CONDITION_WAIT_TIMEOUT KEDA_HTTP_READINESS_TIMEOUT",
-        "Limit of the time in which a request waits for a pod, for route objects (HTTPScaledObject "
-        "and InterceptorRoute) without an own one; then it gets 504. 0 for none.",
+        "Limit of the wait for a pod, for route objects (HTTPScaledObject and InterceptorRoute) "
+        "without an own one; then 504. 0 for none.",
     )
     keda_request_timeout: float = _add_on(
         values.duration(zero=True), "0s", "KEDA_HTTP_REQUEST_TIMEOUT",
-        "Limit of the time from the arrival of a request to the end of its response, for route "
-        "objects without an own one. 0 for none.",
+        "Limit from the arrival of a request to the end of its response, for route objects "
+        "without an own one. 0 for none.",
     )
     keda_response_header_timeout: float = _add_on(
         values.duration(zero=True), "300s",
         "KEDA_RESPONSE_HEADER_TIMEOUT KEDA_HTTP_RESPONSE_HEADER_TIMEOUT",
-        "Limit of the time from the assignment of a pod to the head of its response, for route "
-        "objects without an own one. 0 for none.",
+        "Limit from the assignment of a pod to the head of its response, for route objects "
+        "without an own one. 0 for none.",
     )
     keda_max_pending: int = _add_on(
         values.count(0, note=" (0: no limit)"), "0", "KEDA_HTTP_COLD_START_MAX_PENDING_REQUESTS",
         "Limit of waiting requests of a route object without an own one; 0 sets no limit.",
-        reason="The add-on's default; the limits of the queue are in force, too.",
+        reason="The limits of the queue count, too.",
     )
     keda_cold_start_header: bool = _add_on(
         values.BOOLEAN, "true", "KEDA_HTTP_ENABLE_COLD_START_HEADER",
@@ -638,7 +615,7 @@ class Settings:
     keda_tls: bool = _add_on(
         values.BOOLEAN, "false", "KEDA_HTTP_PROXY_TLS_ENABLED",
         "Whether the activator listens on `--https-port` with the certificates of the next "
-        "settings. It reads them again when they change.",
+        "settings, read again when they change.",
     )
     keda_tls_cert: str = _add_on(
         values.TEXT, "/certs/tls.crt", "KEDA_HTTP_PROXY_TLS_CERT_PATH",
@@ -650,7 +627,7 @@ class Settings:
     )
     keda_tls_stores: str = _add_on(
         values.TEXT, "", "KEDA_HTTP_PROXY_TLS_CERT_STORE_PATHS",
-        "Folders of further certificates, separated by commas: x.crt or x.pem with x.key or "
+        "Folders, separated by commas, of further certificates: x.crt or x.pem with x.key or "
         "x-key.pem, also in folders within. A client that names one of its hosts gets it.",
         "One certificate is usually sufficient.",
     )
@@ -661,8 +638,8 @@ class Settings:
     )
     keda_tls_ca_dirs: str = _add_on(
         values.TEXT, "", "KEDA_HTTP_TLS_CA_DIRS",
-        "Folders of PEM files, separated by commas, with certificate authorities that verify pods, "
-        "in addition to the certificates above. The activator reads them at start.",
+        "Folders, separated by commas, of PEM files with more certificate authorities that verify "
+        "pods, read at start.",
         "Only some pods speak TLS.",
     )
     keda_log_requests: bool = _add_on(
@@ -672,8 +649,7 @@ class Settings:
     )
     keda_otlp_metrics: bool = _add_on(
         values.BOOLEAN, "false", "OTEL_EXPORTER_OTLP_METRICS_ENABLED",
-        "Whether the activator pushes metrics to the collector by OTLP over HTTP. The same "
-        "ConfigMap wins.",
+        "Whether the activator pushes metrics by OTLP over HTTP. The same ConfigMap wins.",
     )
     keda_otlp_traces: bool = _add_on(
         values.BOOLEAN, "false", "OTEL_EXPORTER_OTLP_TRACES_ENABLED",
@@ -682,20 +658,20 @@ class Settings:
     keda_otlp_protocol: str = _add_on(
         values.choice("console", "http/protobuf", "grpc"), "console",
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-        "Where traces go: console is stdout, the others are protocols of the collector.",
+        "Where traces go: console is stdout.",
     )
 
     admin_url: str = setting(
         values.url("http", "https"), "ACTIVATOR_ADMIN_URL", CLIENT, "http://127.0.0.1:8080",
         "Admin port of the activator to query.",
-        "The default of a local activator, and of `kubectl port-forward`.",
+        "That of a local activator.",
         commands=ASKING,
     )
     scaler_admin_url: str = setting(
         values.url("http", "https", empty="no query"), "ACTIVATOR_SCALER_ADMIN_URL", CLIENT,
         SCALER_ADMIN_URL,
-        "Admin port of the scaler, which `activator explain` also queries about a Service; empty "
-        "for no query.",
+        "Admin port of the scaler, which `activator explain` queries about a Service; empty for "
+        "no query.",
         "The scaler knows why a Service has no pods.",
         commands=("explain",), empty_is_value=True,
     )

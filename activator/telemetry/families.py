@@ -94,14 +94,14 @@ KN_CONCURRENCY = gauge(
 )
 KN_QUEUED = gauge(
     "kn_revision_request_queued",
-    "Requests that are queued because no pod can take them.",
+    "Queued requests: no pod can take them.",
     *(*REVISION, *SCOPE),
     counts="request",
     updown=True,
 )
 KN_ACTIVE = gauge(
     "kn_revision_request_active",
-    "Requests that are in flight at pods.",
+    "Requests in flight at pods.",
     *(*REVISION, *SCOPE),
     counts="request",
     updown=True,
@@ -138,34 +138,33 @@ CLIENT_REQUEST_SIZE = histogram(
 )
 CONN_REACHABLE = gauge(
     "kn_activator_stats_conn_reachable",
-    "1 while the peer is connected, else 0. Peers are Knative's autoscaler and the scaler of "
-    "Services. Knative's autoscaler has no value before the first connection.",
+    "1 while the peer, Knative's autoscaler or the scaler of Services, is connected, else 0. The "
+    "autoscaler has no value before the first connection.",
     *("peer", *SCOPE),
     counts="reachable",
 )
 CONN_ERRORS = counter(
     "kn_activator_stats_conn_errors_total",
-    "Connections to the peer that were lost. Peers are Knative's autoscaler and the scaler of "
-    "Services.",
+    "Lost connections to the same peers.",
     *("peer", *SCOPE),
     counts="error",
 )
 WAITING = gauge(
     "activator_waiting_requests",
-    "Requests that are queued, by the reason for the wait; absent while the queue is empty.",
+    "Queued requests, by the reason for the wait; absent while the queue is empty.",
     *(*REVISION, "reason"),
 )
 WAIT = histogram(
     "activator_request_wait_seconds",
-    "Time in the queue, of requests that were queued and then got a pod.",
+    "Time in the queue of requests that then got a pod.",
     WAIT_BOUNDS,
     *REVISION,
 )
 REQUESTS = counter(
     "activator_requests_total",
-    "Requests that have ended, and connections of protocol `tcp`, by outcome: served, timed-out, "
-    "cancelled, admitted, queue-full, tenant-full, shed, upstream-failed, refused, draining, "
-    "asleep, denied, not-authorized, page, wait-refused or peek.",
+    "Ended requests, and connections of protocol `tcp`, by outcome: served, timed-out, cancelled, "
+    "admitted, queue-full, tenant-full, shed, upstream-failed, refused, draining, asleep, denied, "
+    "not-authorized, page, wait-refused or peek.",
     *(*REVISION, "outcome"),
 )
 REQUEUES = counter(
@@ -177,48 +176,46 @@ REQUEUES = counter(
 )
 OLDEST_WAITER = gauge(
     "activator_oldest_waiter_seconds",
-    "Time that the first request in the queue has waited; 0 while the queue is empty.",
+    "Wait of the first request in the queue; 0 while it is empty.",
     *REVISION,
 )
 QUEUE_BYTES = gauge("activator_queue_bytes", "Bytes of queued requests in memory.", *REVISION)
 QUEUED_BY_CLASS = gauge(
     "activator_queued_requests_by_class",
-    "Requests that are queued, by the class in which they arrived: high, normal or low; absent "
-    "for a revision without classes.",
+    "Queued requests, by the class in which they arrived: high, normal or low; only with classes.",
     *(*REVISION, "class"),
 )
 QUEUE_FLOWS = gauge(
     "activator_queue_flows",
-    "Flows that have queued requests; absent for a revision without fair queuing.",
+    "Flows with queued requests; only with fair queuing.",
     *REVISION,
 )
 QUEUED_BY_MODE = gauge(
     "activator_queued_requests_by_mode",
-    "Requests that are queued, by what their clients get in the meantime: hold, page, heartbeat or "
-    "refuse; absent for a revision without `activator.dev/while-waiting`.",
+    "Queued requests, by what their clients get meanwhile: hold, page, heartbeat or refuse; only "
+    "with `activator.dev/while-waiting`.",
     *(*REVISION, "mode"),
 )
 EARLY_HEADS = counter(
     "activator_early_heads_total",
-    "Event streams that the activator began before a pod responded; absent for a revision without "
+    "Event streams that the activator began before a pod responded; only with "
     "`activator.dev/while-waiting`.",
     *REVISION,
 )
 WAKE_LEASE = gauge(
     "activator_wake_lease_seconds",
     "Time for which open waiting pages and refused clients still count as one concurrent request; "
-    "absent for a revision without `activator.dev/while-waiting`.",
+    "only with `activator.dev/while-waiting`.",
     *REVISION,
 )
 QUEUE_LIMIT = gauge(
     "activator_queued_requests_limit",
-    "Limit of queued requests, by scope: revision for each revision, all for the whole activator.",
+    "Limit of queued requests, by scope: revision for each one, all for the activator.",
     "scope",
 )
 QUEUE_BYTES_LIMIT = gauge(
     "activator_queue_bytes_limit",
-    "Limit of the bytes of queued requests in memory, by scope: revision for each revision, "
-    "all for the whole activator.",
+    "Limit of the bytes of queued requests in memory, by the same scopes.",
     "scope",
 )
 UNFINISHED_HEADS = gauge(
@@ -226,7 +223,7 @@ UNFINISHED_HEADS = gauge(
 )
 UNFINISHED_HEADS_LIMIT = gauge(
     "activator_unfinished_header_bytes_limit",
-    "Limit of the bytes of in-progress request heads in memory.",
+    "Limit of these bytes.",
 )
 UNREAD = gauge(
     "activator_unread_bytes",
@@ -234,24 +231,23 @@ UNREAD = gauge(
 )
 UNREAD_LIMIT = gauge(
     "activator_unread_bytes_limit",
-    "Limit of the bytes in memory that clients and pods do not read.",
+    "Limit of these bytes.",
 )
 UNREAD_ENDED = counter(
     "activator_unread_ended_total",
-    "Connections and streams that ended because unread bytes reached their limit, by the "
-    "peer that did not read: client or pod.",
+    "Connections and streams that ended at that limit, by the peer that did not read: client or "
+    "pod.",
     "peer",
 )
 TIMEOUT = gauge(
     "activator_revision_timeout_seconds",
-    "Time from a request's arrival within which its response must begin: the shorter of "
-    "timeoutSeconds and responseStartTimeoutSeconds.",
+    "Time from a request's arrival until its response must begin: the shorter of timeoutSeconds "
+    "and responseStartTimeoutSeconds.",
     *REVISION,
 )
 TRAFFIC_FILES = gauge(
     "activator_traffic_files",
-    "Open files of traffic, by use: clients for connections of clients, pods for "
-    "connections to pods.",
+    "Open files of traffic, by use: clients or pods.",
     "use",
 )
 TRAFFIC_FILES_LIMIT = gauge("activator_traffic_files_limit", "Limit of the open files of traffic.")
@@ -264,49 +260,47 @@ TURNED_AWAY = counter(
 )
 ADAPTIVE_LIMIT = gauge(
     "activator_adaptive_limit",
-    "Sum over all pods of the limit of requests in flight that adaptive concurrency computes; "
-    "mode observe computes it too, and does not apply it.",
+    "Sum over all pods of the limit that adaptive concurrency computes, also with observe.",
     *REVISION,
     counts="request",
 )
 STICKY = counter(
     "activator_sticky_requests_total",
     "Requests with a sticky key, by result: kept, hashed or overflowed when assigned; waited each "
-    "time a request begins to wait for its own pod.",
+    "time one begins to wait for its pod.",
     *(*REVISION, "result"),
     counts="request",
 )
 LEFT_ZONE = counter(
     "activator_requests_outside_zone_total",
-    "Requests to pods outside of the activator's own zone, without those by hash or sticky.",
+    "Requests to pods outside of the activator's own zone, without hash and sticky.",
     *REVISION,
     counts="request",
 )
 PODS = gauge(
     "activator_pods",
-    "Pods of the revision that the activator knows, by state.",
+    "Known pods of the revision, by state.",
     *(*REVISION, "state"),
 )
 CAPACITY = gauge(
     "activator_revision_capacity",
-    "Requests that the usable pods of the revision can have in flight at once; +Inf without "
-    "a limit.",
+    "Requests that usable pods can have in flight at once; +Inf without a limit.",
     *REVISION,
 )
 WITH_ROOM = gauge(
     "activator_pods_with_room",
-    "Usable pods with a free slot that a queued request may use. A value above 0 while "
-    "requests are queued is a fault of the activator.",
+    "Usable pods with a free slot for a queued request. Above 0 while requests are queued, it is "
+    "a fault of the activator.",
     *REVISION,
 )
 COLD_STARTS = counter(
     "activator_cold_starts_total",
-    "Cold starts that have ended, by outcome: served, or the outcome of the last queued request.",
+    "Ended cold starts, by outcome: served, or that of the last queued request.",
     *(*REVISION, "outcome"),
 )
 FAILED_STARTS = gauge(
     "activator_failed_cold_starts",
-    "Cold starts that failed in a row, at most 10; 0 as soon as a pod becomes usable.",
+    "Cold starts that failed in a row, at most 10; 0 once a pod is usable.",
     *REVISION,
 )
 COLD_START = histogram(
@@ -317,24 +311,24 @@ COLD_START = histogram(
 )
 COLD_START_PHASES = histogram(
     "activator_cold_start_phase_seconds",
-    "Duration of each phase of served cold starts, by the event that ends the phase: stat-"
-    "sent, address, probe, probe-passed, dispatched or first-byte.",
+    "Duration of each phase of served cold starts, by the event at its end: stat-sent, address, "
+    "probe, probe-passed, dispatched or first-byte.",
     WAIT_BOUNDS,
     "phase",
 )
 PROBE_AHEAD = histogram(
     "activator_probe_ahead_seconds",
-    "Time for which the activator used a pod because of its own probe before Kubernetes "
-    "listed the pod as ready.",
+    "Time for which its own probe let the activator use a pod before Kubernetes listed it as "
+    "ready.",
     WAIT_BOUNDS,
 )
 CLUSTER_IP = gauge(
     "activator_cluster_ip_in_use",
-    "1 while requests go to the ClusterIP of the private Service because the activator "
-    "cannot reach pods by their own addresses.",
+    "1 while requests go to the private Service's ClusterIP, because pods are unreachable by "
+    "their own addresses.",
     *REVISION,
 )
-PROBES = counter("activator_probes_total", "Probes that the activator has sent to pods.")
+PROBES = counter("activator_probes_total", "Probes sent to pods.")
 PROBE_FAILURES = counter(
     "activator_probe_failures_total", "Probes that failed, by reason.", "reason"
 )
@@ -353,81 +347,71 @@ BAD_REQUESTS = counter(
 OBJECTS = gauge("activator_objects", "Kubernetes objects in force, by kind.", "kind")
 REJECTED_OBJECTS = gauge(
     "activator_rejected_objects",
-    "Kubernetes objects that the activator cannot use in their present form, by kind; the "
-    "log gives the errors.",
+    "Kubernetes objects that the activator cannot use, by kind; the log gives the errors.",
     "kind",
 )
 WATCH_FAILURES = counter(
     "activator_watch_failures_total",
-    "Requests to the API server that failed, by kind of the requested objects.",
+    "Failed requests to the API server, by kind of objects.",
     "kind",
 )
 WATCH_AGE = gauge(
     "activator_watch_age_seconds",
-    "Time since the API server last sent anything about a kind of objects; at most about 60 "
-    "s while the watch works.",
+    "Time since the API server last sent anything about a kind of objects; usually at most 60 s.",
     "kind",
 )
 BUILD_INFO = gauge(
     "activator_build_info", "Always 1; the label is the version that runs.", "version"
 )
 READY = gauge("activator_ready", "1 while the activator reports ready, else 0.")
-DRAINING = gauge(
-    "activator_draining", "1 since the activator began to drain; it is not ready any more."
-)
+DRAINING = gauge("activator_draining", "1 since the activator began to drain.")
 LOOP_LAG = histogram(
     "activator_event_loop_lag_seconds",
-    "Delay of the event loop's timers, measured once a second; requests have the same delay.",
+    "Delay of the event loop's timers, and so of requests; measured once a second.",
     LAG_BOUNDS,
 )
 AUTOSCALER_AGE = gauge(
     "activator_autoscaler_link_age_seconds",
-    "Time since the last sign of life of the autoscaler; at most about 4 s while the "
-    "connection works.",
+    "Time since the last sign of life of the autoscaler; usually at most 4 s.",
 )
 MANIFESTS_AGE = gauge(
     "activator_manifests_age_seconds",
-    "Time since the activator last read the folder of manifests; at most about 5 s while "
-    "the folder is readable.",
+    "Time since the activator last read the folder of manifests; usually at most 5 s.",
 )
 SELF_CHECKS = counter(
     "activator_self_checks_total",
-    "Comparisons of the activator's state of one kind of objects with a fresh list, by "
-    "result: equal, drifted, failed or skipped.",
+    "Comparisons of the state of one kind of objects with a fresh list, by result: equal, "
+    "drifted, failed or skipped.",
     "result",
 )
 DRIFT = counter(
     "activator_drift_total",
-    "Objects with a missed event that a self-check found and corrected.",
+    "Objects with a missed event, corrected by a self-check.",
     "kind",
 )
 DRIFT_LEFT = gauge(
     "activator_drifted_objects",
-    "Objects with a missed event that the last self-check found but could not correct.",
+    "Objects with a missed event that the last self-check could not correct.",
     "kind",
 )
 CONFIG_ERRORS = gauge(
     "activator_config_errors",
-    "Keys of a ConfigMap that the activator cannot use; the log gives each error and the "
-    "value in force.",
+    "Unusable keys of a ConfigMap; the log gives each error and the value in force.",
     "config_map",
 )
 CERTIFICATE_EXPIRY = gauge(
     "activator_certificate_expiry_timestamp_seconds",
-    "Time at which the certificate of a listener expires, in seconds since 1970.",
+    "When the certificate of a listener expires, in seconds since 1970.",
     "listener",
 )
-REQUEST_LOG_LINES = counter(
-    "activator_request_log_lines_total", "Lines that the activator made for the request log."
-)
+REQUEST_LOG_LINES = counter("activator_request_log_lines_total", "Lines made for the request log.")
 REQUEST_LOG_FAILURES = counter(
     "activator_request_log_failures_total",
-    "Lines of the request log that only report that the template did not fit the request.",
+    "Lines of the request log that only report a template that did not fit the request.",
 )
 LOG_LINES_DROPPED = counter(
     "activator_log_lines_dropped_total",
-    "Dropped lines of all logs and other output, by the sink that did not accept them: "
-    "stdout or stderr.",
+    "Dropped lines of all output, by sink: stdout or stderr.",
     "sink",
 )
 TRACES_EXPORTED = counter(
@@ -445,13 +429,12 @@ METRIC_PUSHES = counter(
 )
 AUTHORIZATION_CHECKS = counter(
     "activator_authorization_checks_total",
-    "Decisions of authorization servers about requests, by result: allowed, denied, failed or "
-    "cached.",
+    "Decisions of authorization servers, by result: allowed, denied, failed or cached.",
     "result",
 )
 AUTHORIZATION_WAITING = gauge(
     "activator_authorization_waiting_requests",
-    "Requests that wait for the decision of an authorization server.",
+    "Requests that wait for such a decision.",
 )
 #: The labels of the metrics of the KEDA HTTP add-on, which have its names.
 ROUTE = ("route_name", "route_namespace")
@@ -478,20 +461,20 @@ ADD_ON_CONCURRENCY = gauge(
 )
 ADD_ON_REJECTIONS = counter(
     "interceptor_cold_start_rejections_total",
-    "Requests of an object of the KEDA HTTP add-on that were rejected because too many waited.",
+    "Requests of an object of the KEDA HTTP add-on, rejected because too many waited.",
     *ROUTE,
     counts="request",
 )
 ADD_ON_PENDING = gauge(
     "interceptor_pending_request_count",
-    "interceptor_request_concurrency by the name that version 0.12 of the KEDA HTTP add-on has.",
+    "interceptor_request_concurrency, by the name of version 0.12 of the add-on.",
     "host",
     counts="request",
     updown=True,
 )
 TARGET_INFO = gauge(
     "target_info",
-    "Always 1; the labels identify this activator, as OpenTelemetry's resource.",
+    "Always 1; the labels identify this activator.",
     *("service_name", "service_version", "k8s_namespace_name", "k8s_pod_name"),
 )
 

@@ -204,11 +204,18 @@ def schema_text() -> str:
 
 
 def table() -> str:
-    """Return the table of values for the README, one row for each value."""
-    rows = (
-        f"| `{'.'.join(value.path)}` | {_default(value.default)} | {_cell(value.comment)} |\n"
-        for value in values()
-    )
+    """Return the table of values for the README; a value of both programs has one row."""
+    known = values()
+    by_path = {value.path: value for value in known}
+    rows = []
+    for value in known:
+        program, *rest = value.path
+        twin = by_path.get(("scaler" if program == "activator" else "activator", *rest))
+        both = twin is not None and (twin.default, twin.comment) == (value.default, value.comment)
+        if both and program == "scaler":
+            continue
+        names = f"`{'.'.join(value.path)}`" + (f", `scaler.{'.'.join(rest)}`" if both else "")
+        rows.append(f"| {names} | {_default(value.default)} | {_cell(value.comment)} |\n")
     return "| value | default | meaning |\n|---|---|---|\n" + "".join(rows)
 
 

@@ -18,7 +18,7 @@ class ObjectWarningView(TypedDict):
         "`invalid` for a broken object, or one with a wrong annotation; for a plain "
         "Service another [reason](#annotations-of-a-service); else `null`",
     ]
-    warning: Annotated[str, "which part has no effect, and why, for people"]
+    warning: Annotated[str, "which part has no effect, and why"]
 
 
 class WatchView(TypedDict):
@@ -27,7 +27,7 @@ class WatchView(TypedDict):
     ageSeconds: Annotated[
         float | None,
         "time since the API server last sent something for this kind, usually at most 60 s; "
-        "`null` for a kind that is optional and missing",
+        "`null` for an optional kind that is missing",
     ]
     error: Annotated[
         str | None,
@@ -40,27 +40,23 @@ class ManifestsView(TypedDict):
     """The folder of objects, without a cluster."""
 
     folder: Annotated[str, "path of the folder"]
-    ageSeconds: Annotated[
-        float, "time since the activator last read the folder, usually at most 5 s"
-    ]
+    ageSeconds: Annotated[float, "time since the folder was last read, usually at most 5 s"]
     lastChangeSecondsAgo: Annotated[float, "time since an object of the folder last changed"]
 
 
 class AutoscalerView(TypedDict):
     """The link to an autoscaler: Knative's, or `activator scale`."""
 
-    connected: Annotated[bool, "whether the connection to the autoscaler is open"]
+    connected: Annotated[bool, "whether the connection is open"]
     ageSeconds: Annotated[
         float | None,
-        "time since the activator last received something from the autoscaler, usually at most"
-        " 4 s; since the start if it never did",
+        "time since the autoscaler last sent something, usually at most 4 s; since the start if "
+        "it never did",
     ]
     lastSentSecondsAgo: Annotated[
-        float | None, "time since the last report to the autoscaler; `null` if there was none"
+        float | None, "time since the last report; `null` before the first"
     ]
-    lastError: Annotated[
-        str | None, "why the last dial or connection failed; `null` if none failed"
-    ]
+    lastError: Annotated[str | None, "why the last dial or connection failed; `null` if none did"]
 
 
 class ActivatorView(TypedDict):
@@ -68,24 +64,22 @@ class ActivatorView(TypedDict):
 
     podName: Annotated[str, "name of the activator's pod"]
     version: Annotated[str, "version of the activator"]
-    build: Annotated[
-        str, "`pure` if the source runs as it is, `compiled` if it runs as extension modules", Build
-    ]
+    build: Annotated[str, "`pure` if the source runs, `compiled` if extension modules do", Build]
     uptimeSeconds: Annotated[float, "time since the start of the process"]
     ready: Annotated[bool, "whether `GET /readyz` responds 200"]
-    notReadyReason: Annotated[str | None, "why the activator is not ready; `null` if it is"]
+    notReadyReason: Annotated[str | None, "why not; `null` if it is ready"]
     manifestErrors: Annotated[
         dict[str, str],
-        "present errors in the files of `--manifests`, a line for each object, by path",
+        "errors in the files of `--manifests`, a line for each object, by path",
     ]
     objectWarnings: Annotated[
         list[ObjectWarningView],
-        "the valid objects that have no effect, such as Endpoints without a label; at most 100",
+        "valid objects without effect, such as Endpoints without a label; at most 100",
     ]
     certificateWarnings: Annotated[list[str], "certificates that expired, or will in 30 days"]
     watches: Annotated[
         dict[str, WatchView],
-        "the watches of a cluster, by kind of objects; empty without a cluster",
+        "the watches, by kind of objects; empty without a cluster",
     ]
     manifests: Annotated[ManifestsView | None, "the folder of `--manifests`; `null` without it"]
     autoscaler: Annotated[
@@ -93,9 +87,7 @@ class ActivatorView(TypedDict):
     ]
     scaler: Annotated[
         AutoscalerView | None,
-        "the link to `activator scale`, which scales Services; `null` without one",
+        "the link to `activator scale`; `null` without one",
     ]
-    scalerPage: Annotated[
-        str | None, "address of the scaler's page for browsers; `null` if it is not set"
-    ]
+    scalerPage: Annotated[str | None, "address of the scaler's page; `null` if it is not set"]
     admission: Annotated[str | None, "address of the admission port; `null` without `--admit-port`"]

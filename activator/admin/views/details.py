@@ -18,8 +18,7 @@ class PodView(TypedDict):
     uid: Annotated[str, "uid of the pod; empty if the Endpoints object has none"]
     kubernetes: Annotated[
         str,
-        "state in the Endpoints object; `gone` if no object lists the pod, `service` for a "
-        "ClusterIP",
+        "state in the Endpoints object; `gone` if none lists the pod, `service` for a ClusterIP",
         ("ready", "not-ready", "gone", "service"),
     ]
     probe: Annotated[
@@ -27,44 +26,38 @@ class PodView(TypedDict):
         "result of the last probe, or of the last connection for a request",
         ("passed", "failed", "unknown"),
     ]
-    probeStatus: Annotated[
-        int | None, "HTTP status of the last probe; `null` without one, as for TCP and gRPC"
-    ]
-    lastProbeSecondsAgo: Annotated[
-        float | None, "time since the last result of a probe; `null` before the first"
-    ]
+    probeStatus: Annotated[int | None, "HTTP status of the last probe; `null` without one"]
+    lastProbeSecondsAgo: Annotated[float | None, "time since its result; `null` before the first"]
     state: Annotated[str, "state in the life of the pod; only healthy pods get requests", PodState]
     stateSecondsAgo: Annotated[float | None, "time since the pod entered that state"]
     usable: Annotated[
         bool,
-        "whether the pod gets requests: it is healthy, reachable, and listed as ready if its "
-        "revision requires that",
+        "whether the pod gets requests: healthy, reachable, and listed as ready where that counts",
     ]
     decision: Annotated[
-        str, "the decision: `use` it, `wait` until it is usable, or `leave` it alone", PodDecision
+        str, "`use` it, `wait` until it is usable, or `leave` it alone", PodDecision
     ]
     decidedBy: Annotated[str, "[the rule](#the-rules) that decided", PodRule]
-    explanation: Annotated[str, "the decision as a sentence, for people"]
-    inFlight: Annotated[int, "requests of this activator that the pod has in flight"]
+    explanation: Annotated[str, "the same as a sentence, for people"]
+    inFlight: Annotated[int, "requests of this activator in flight at the pod"]
     silentSeconds: Annotated[
         float | None,
-        "time for which the pod has had requests and begun no response; `null` below 5 s, and "
-        "without requests. A response that began earlier may continue",
+        "time for which the pod has had requests and begun no response; `null` below 5 s",
     ]
     limit: Annotated[int | None, "maximum of concurrent requests of the pod; `null` is no limit"]
     adaptiveLimit: Annotated[
         int | None,
-        "limit that its response times give, applied only if `adaptiveConcurrency` is `on`; "
-        "`null` if that is `off`",
+        "limit by its response times, applied only if `adaptiveConcurrency` is `on`; `null` if "
+        "that is `off`",
     ]
     lastError: Annotated[
         str | None,
         "error of the last failed probe or connection, or the error response that ejected the "
-        "pod; `null` if none",
+        "pod; `null` for none",
     ]
     zone: Annotated[str | None, "zone of the pod, by its EndpointSlice; `null` if unknown"]
-    near: Annotated[bool | None, "whether that is the activator's own zone; `null` if unknown"]
-    inSlice: Annotated[bool, "whether the pod is usable and in this activator's own share"]
+    near: Annotated[bool | None, "whether that is the activator's own; `null` if unknown"]
+    inSlice: Annotated[bool, "whether it is usable and in this activator's own share"]
 
 
 class InterceptorView(TypedDict):
@@ -72,7 +65,7 @@ class InterceptorView(TypedDict):
 
     object: Annotated[str, "`HTTPScaledObject` or `InterceptorRoute`"]
     target: Annotated[str, "the Service and its port that requests reach"]
-    problem: Annotated[str | None, "why no pod can be found at all; `null` if pods can be found"]
+    problem: Annotated[str | None, "why no pod can be found; `null` if pods can"]
     readinessSeconds: Annotated[
         float | None, "how long a request waits for a pod; `null` for no limit"
     ]
@@ -93,7 +86,7 @@ class ProbeView(TypedDict):
 
     kind: Annotated[str, "protocol of the probe; `none` if pods are not probed", ProbeKind]
     target: Annotated[
-        str | None, "request target of an HTTP probe, or service of a gRPC probe; `null` for none"
+        str | None, "target of an HTTP probe, or service of a gRPC probe; `null` for none"
     ]
     host: Annotated[str | None, "field Host of an HTTP probe; `null` for the pod's address"]
     tls: Annotated[bool, "whether the probe goes over TLS; certificates are not verified"]
@@ -125,8 +118,8 @@ class ColdStartView(TypedDict):
 
     began: Annotated[
         str,
-        "when a request first waited while no pod was usable, and none had been a moment "
-        "before; UTC, RFC 3339",
+        "when a request first waited while no pod was usable, and none had just been; UTC, RFC "
+        "3339",
     ]
     outcome: Annotated[
         str | None,
@@ -136,11 +129,11 @@ class ColdStartView(TypedDict):
     seconds: Annotated[float | None, "duration; `null` until the end"]
     requests: Annotated[int, "number of requests that waited"]
     pod: Annotated[str | None, "address of the pod with the first response; `null` until then"]
-    phases: Annotated[PhasesView, "phases in order, with seconds since the beginning; see below"]
+    phases: Annotated[PhasesView, "seconds from the beginning to each phase; see below"]
     probeAheadSeconds: Annotated[
         float | None,
-        "time for which that pod was usable before Kubernetes listed it as ready; `null` if "
-        "unknown, or if Kubernetes was first",
+        "time for which it was usable before Kubernetes listed it as ready; `null` if unknown, or "
+        "if Kubernetes was first",
     ]
     why: Annotated[
         str | None, "if it failed, why requests waited, as in `Activator-Reason`; else `null`"
@@ -160,8 +153,8 @@ class FlowView(TypedDict):
 
     flow: Annotated[
         str,
-        "hash of the name of the flow; the name itself with `activator.dev/fair-names`, if it "
-        "has at most 64 bytes and can be printed",
+        "hash of its name; the name with `activator.dev/fair-names`, up to 64 bytes that can be "
+        "printed",
     ]
     queued: Annotated[int, "number of its queued requests"]
 
@@ -179,7 +172,7 @@ class QueueOrderView(TypedDict):
     fairBy: Annotated[str | None, "part of a request that names its flow; `null` without flows"]
     flows: Annotated[int, "number of flows with queued requests"]
     largestFlows: Annotated[
-        list[FlowView], "the five flows with the most queued requests, the largest first"
+        list[FlowView], "the five flows with the most queued requests, largest first"
     ]
 
 
@@ -192,7 +185,7 @@ class WakeRulesView(TypedDict):
     ]
     notPaths: Annotated[list[str], "beginnings of paths that may not; empty for none"]
     requiredHeader: Annotated[str | None, "header that a request must have; `null` for none"]
-    asleepStatus: Annotated[int, "status of the response to other requests while no pod is usable"]
+    asleepStatus: Annotated[int, "status of other responses while no pod is usable"]
 
 
 class AuthorizationView(TypedDict):
@@ -201,7 +194,7 @@ class AuthorizationView(TypedDict):
     url: Annotated[str, "URL of the server, without its query"]
     always: Annotated[bool, "whether it decides about each request, not only one that would wait"]
     cacheSeconds: Annotated[
-        float, "time for which a decision counts for the same credentials; 0 for one request"
+        float, "time for which a decision counts for equal credentials; 0 for one request"
     ]
 
 
@@ -211,9 +204,7 @@ class AgentView(TypedDict):
     agent: Annotated[
         str, "product in its User-Agent; browsers are `a browser`, others `no User-Agent`"
     ]
-    requestsPerMinute: Annotated[
-        int, "its requests a minute that arrived while no other request was there"
-    ]
+    requestsPerMinute: Annotated[int, "its requests a minute that arrived alone"]
 
 
 class ModesView(TypedDict):
@@ -238,14 +229,12 @@ class WhileWaitingView(TypedDict):
     heartbeatSeconds: Annotated[
         float, "time until an event stream begins, and between two comments in it"
     ]
-    earlyHeads: Annotated[
-        int, "event streams that the activator began before a pod responded, since the start"
-    ]
+    earlyHeads: Annotated[int, "event streams that the activator began before a pod responded"]
     queuedByMode: Annotated[ModesView, "queued requests by mode"]
     leaseSeconds: Annotated[
         float,
-        "time for which open pages and refused clients still count as one concurrent request; "
-        "0 without any",
+        "time for which open pages and refused clients count as one concurrent request; 0 without "
+        "any",
     ]
 
 

@@ -29,9 +29,8 @@ FAILING: Final = tuple(row.reason for row in TABLE if row.request is not Request
 
 #: The meaning of the field ``kind``.
 KIND: Final = (
-    "`revision` for a Revision of Knative, `service` for a Service of Kubernetes that opts in, "
-    "`http-route` for an object of the KEDA HTTP add-on, `fallback` for its fallback; all may "
-    "have one name"
+    "`revision` for a Revision of Knative, `service` for an annotated Service, `http-route` for "
+    "an object of the KEDA HTTP add-on, `fallback` for its fallback; all may have one name"
 )
 
 
@@ -40,22 +39,19 @@ class CapacityBreakdown(TypedDict):
 
     way: Annotated[
         str,
-        "`pods` if requests go to pods; `cluster-ip` if the pods are not reachable, and "
-        "requests go to the ClusterIP",
+        "where requests go; `cluster-ip` if pods are not reachable",
         ("pods", "cluster-ip"),
     ]
     pods: Annotated[
         int,
-        "number of usable pods; with the ClusterIP, number of pods that Kubernetes lists as ready",
+        "number of usable pods; with the ClusterIP, of pods that Kubernetes lists as ready",
     ]
     limitPerPod: Annotated[
         int | None, "maximum of concurrent requests of one pod; `null` is no limit"
     ]
     activators: Annotated[int, "number of activators that share these pods; 0 if unknown"]
     ownPods: Annotated[int, "how many of `pods` are in this activator's own share"]
-    borrows: Annotated[
-        bool, "whether the activator uses pods beyond its share when its own pods are full"
-    ]
+    borrows: Annotated[bool, "whether pods beyond the share are used when its own are full"]
     sentence: Annotated[str, "the same terms as an equation, for people"]
 
 
@@ -64,9 +60,9 @@ class StickyView(TypedDict):
 
     key: Annotated[str, "the part of a request that leads to its pod"]
     overflow: Annotated[str, "what a request does while its pod is full", Overflow]
-    kept: Annotated[int, "requests that went to the pod that their cookie or their session names"]
+    kept: Annotated[int, "requests that went to the pod of their cookie or session"]
     hashed: Annotated[int, "requests that went to the pod of their key, by hash"]
-    overflowed: Annotated[int, "requests that went to another pod, since theirs was full"]
+    overflowed: Annotated[int, "requests that went elsewhere, since theirs was full"]
     waited: Annotated[int, "requests that waited for their own pod"]
 
 
@@ -75,22 +71,22 @@ class ForecastView(TypedDict):
 
     startSeconds: Annotated[
         float | None,
-        "median of the last 15 starts, from the first request that found no listed pod to the "
-        "first usable pod. A start counts if a request waited less than a minute before it; "
-        "`null` before the first",
+        "median of the last 15 starts, from the first request without a listed pod to the first "
+        "usable pod. A start counts if a request waited less than a minute before it; `null` "
+        "before the first",
     ]
     startingSeconds: Annotated[
         float | None, "time since the first request of the start in progress; `null` without one"
     ]
     drainSecondsPerRequest: Annotated[
         float | None,
-        "time between two requests that leave the queue, with as many requests in flight as "
-        "now; `null` if unknown, or if no request is in flight",
+        "time between two requests that leave the queue, with as many in flight as now; `null` if "
+        "unknown, or if none is in flight",
     ]
     expectedWaitSeconds: Annotated[
         float | None,
-        "time that a new request would wait. `Retry-After` of a refusal is based on it; `null`"
-        " if unknown, for example just after the only pod was lost, or if a start is late",
+        "time that a new request would wait, the base of `Retry-After`; `null` if unknown, for "
+        "example if a start is late",
     ]
 
 
@@ -100,28 +96,23 @@ class FailureView(TypedDict):
     secondsAgo: Annotated[float, "time since the request ended"]
     status: Annotated[
         int,
-        "status that the client got; the pod's own if the response was aborted, 0 for a "
-        "connection of protocol `tcp`, which was closed",
+        "status that the client got; the pod's own if its response was aborted; 0 for a closed "
+        "connection of protocol `tcp`",
     ]
     reason: Annotated[str, "the reason, as in `Activator-Reason`", FAILING]
-    detail: Annotated[
-        str | None, "more about the reason, for people, for example the error of a pod"
-    ]
+    detail: Annotated[str | None, "more about the reason, for people"]
 
 
 class RevisionIdentity(TypedDict):
     """Which revision it is."""
 
-    namespace: Annotated[str, "namespace of the Revision object"]
-    name: Annotated[str, "name of the Revision object"]
+    namespace: Annotated[str, "namespace of the object"]
+    name: Annotated[str, "name of the object"]
     kind: Annotated[str, KIND]
-    uid: Annotated[
-        str, "uid of the Revision object; the same name with another uid is another revision"
-    ]
+    uid: Annotated[str, "its uid; the same name with another uid is another revision"]
     deleted: Annotated[
         bool,
-        "whether the Revision object is gone. Queued requests and requests in flight may "
-        "finish, a new request gets 404",
+        "whether the object is gone. Its requests may finish, a new one gets 404",
     ]
 
 
@@ -132,32 +123,31 @@ class RevisionSettings(TypedDict):
     protocol: Annotated[str, "protocol of the pods", AppProtocol]
     timeoutSeconds: Annotated[
         float,
-        "time-out from the arrival of a request to the end of its response; of a Service, to "
-        "the first byte, and 0 for no limit",
+        "from the arrival of a request to the end of its response; of a Service, to the first "
+        "byte, and 0 for no limit",
     ]
     readinessRule: Annotated[
         str,
-        "what makes a pod usable: `probe` if the activator's probe is enough. All others also "
-        "require Kubernetes to list it as ready",
+        "what makes a pod usable: the activator's probe; all but `probe` also require Kubernetes "
+        "to list it as ready",
         ReadinessRule,
     ]
     loadBalancing: Annotated[
         str,
-        "the policy that picks a pod for a request, see [which pod](#which-pod); by "
-        "annotation, or by `containerConcurrency`",
+        "[which pod](#which-pod) gets a request",
         POLICIES,
     ]
     hashKey: Annotated[
         str | None,
-        "the part of a request by which `hash` picks a pod; `null` without the annotation",
+        "the part of a request by which `hash` picks a pod; `null` for none",
     ]
     sticky: Annotated[
         StickyView | None,
-        "how requests of one client stay at one pod; `null` without the annotation",
+        "how requests of one client stay at one pod; `null` for none",
     ]
     adaptiveConcurrency: Annotated[
         str,
-        "whether response times limit the requests in flight at each pod; always `off` with a "
+        "whether response times limit the requests in flight; always `off` with a "
         "`containerConcurrency`",
         AdaptiveMode,
     ]
@@ -168,28 +158,25 @@ class RevisionRequests(TypedDict):
 
     capacity: Annotated[
         int | None,
-        "maximum of concurrent requests from this activator, over all usable pods; `null` is "
-        "no limit",
+        "maximum of concurrent requests from this activator; `null` is no limit",
     ]
-    capacityBreakdown: Annotated[CapacityBreakdown, "the terms of the capacity, see below"]
+    capacityBreakdown: Annotated[CapacityBreakdown, "its terms, see below"]
     inFlight: Annotated[int, "requests in flight"]
     queued: Annotated[int, "requests in the queue"]
     oldestWaiterSeconds: Annotated[
         float | None,
-        "time for which the first request of the queue has waited; `null` if the queue is empty",
+        "wait of the first request; `null` if the queue is empty",
     ]
     queueDepth: Annotated[int, "maximum of queued requests"]
     heldBytes: Annotated[int, "bytes of queued requests in memory"]
     reason: Annotated[
         str | None, "why requests wait; `null` if the queue is empty", (*WAITING, None)
     ]
-    reasonDetail: Annotated[
-        str | None, "more about the reason, for people, for example the error of a probe"
-    ]
+    reasonDetail: Annotated[str | None, "more about the reason, for people"]
     lastFailure: Annotated[
         FailureView | None,
-        "the last request that got an error response of the activator, or whose response was "
-        "aborted; `null` if there was none since the start",
+        "the last request that got an error response, or whose response was aborted; `null` "
+        "before the first",
     ]
     forecast: Annotated[ForecastView, "how long a request would wait, see below"]
 
@@ -200,14 +187,14 @@ class RevisionPods(TypedDict):
     reachableHealthyPods: Annotated[int, "healthy pods that this activator can reach"]
     activatorIndex: Annotated[
         int,
-        "index of this activator's own share of the pods, from 0; -1 if it is not among the "
-        "activators of the revision",
+        "index of this activator's own share, from 0; -1 if it is none of the activators of the "
+        "revision",
     ]
     activatorCount: Annotated[int, "number of activators of the revision; 0 if unknown"]
     clusterIP: Annotated[
         PodView | None,
-        "the ClusterIP of the private Service, with the fields of a pod, while pods are not "
-        "reachable by their own addresses; `usable` if it gets requests",
+        "the ClusterIP of the private Service, with the fields of a pod, while pods are "
+        "unreachable by their own addresses",
     ]
     pods: Annotated[list[PodView], "all known pods, sorted by address"]
 
@@ -223,20 +210,15 @@ class RouteView(TypedDict):
 
     hosts: Annotated[list[str], "its hosts, with its names in the cluster"]
     rules: Annotated[
-        list[str], "the rules whose requests it gets: a host, perhaps with a path and header fields"
+        list[str],
+        "the rules whose requests it gets: a host, with or without path and header fields",
     ]
-    taken: Annotated[
-        dict[str, str], "its rules whose requests an older object gets, each with that object"
-    ]
-    port: Annotated[
-        int | None, "port on which the activator listens for this Service alone; `null` for none"
-    ]
+    taken: Annotated[dict[str, str], "its rules that an older object has, each with that object"]
+    port: Annotated[int | None, "the activator's port for this Service alone; `null` for none"]
     reconnect: Annotated[
-        bool, "whether new connections reach the pods, so that clients of the port reconnect"
+        bool, "whether new connections reach the pods, so that clients should reconnect"
     ]
-    podsService: Annotated[
-        str, "the Service whose EndpointSlices list its pods; another one with route `front`"
-    ]
+    podsService: Annotated[str, "the Service whose EndpointSlices list its pods"]
 
 
 class RevisionDetailView(RevisionView, ProfileView):
@@ -294,16 +276,15 @@ class PastView(TypedDict):
     inFlight: Annotated[list[int], "peak of requests in flight"]
     outcomes: Annotated[
         dict[str, list[int]],
-        "number of requests that ended, by the words of `activator_requests_total`; only words"
-        " that occur",
+        "ended requests, by the words of `activator_requests_total` that occur",
     ]
 
 
 class RevisionPastView(PastView):
     """Values of each step for one revision."""
 
-    namespace: Annotated[str, "namespace of the Revision object"]
-    name: Annotated[str, "name of the Revision object"]
+    namespace: Annotated[str, "namespace of the object"]
+    name: Annotated[str, "name of the object"]
     kind: Annotated[str, KIND]
 
 
@@ -312,12 +293,12 @@ class HistoryView(TypedDict):
 
     revisions: Annotated[
         list[RevisionPastView],
-        "the revisions that had requests, sorted by namespace and name, see below",
+        "the revisions with requests, sorted, see below",
     ]
     activator: Annotated[
         PastView,
-        "sums over all revisions. For `queued` and `inFlight` a sum is an upper bound, since "
-        "peaks may fall on different moments",
+        "sums over all revisions, for `queued` and `inFlight` upper bounds, since peaks differ in "
+        "time",
     ]
     stepSeconds: Annotated[float, "length of a step"]
     steps: Annotated[int, "maximum of steps; fewer after a start"]

@@ -145,10 +145,8 @@ class ScalerStatus:
         reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
         detail = reasons.text(reason, decided.detail if decided else "") if reason else None
         wanted = facts.replicas if plan is None or plan.replicas is None else plan.replicas
-        target, findings = (
-            facts.target,
-            [each for part in self._scaler.parts for each in part.findings(name)],
-        )
+        target, parts = facts.target, self._scaler.parts
+        findings = [each for part in parts for each in part.findings(name)]
         words = (reason, *(each.reason.value for each in findings))
         warned = [
             (word_of(each, ScaleReason.SERVICE_WARNING), each) for each in facts.service.warnings
@@ -223,11 +221,8 @@ class ScalerStatus:
         }
 
     def _families(self, now: float) -> dict[Family, _Values]:
-        records, counts, loads = (
-            list(self._scaler.engine),
-            self._scaler.engine.counters,
-            self._scaler.loads,
-        )
+        engine, loads = self._scaler.engine, self._scaler.loads
+        records, counts = list(engine), engine.counters
         owners = Counter(record.facts.service.asks.owner.value for _, record in records)
         rejected = Counter(key.kind for key in self._scaler.objects.rejected)
         known = [

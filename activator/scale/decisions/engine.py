@@ -27,7 +27,15 @@ from activator.scale.decisions.plan import (
     Plan,
     Planner,
 )
-from activator.scale.decisions.record import AGAIN, CALL, EngineCounters, Facts, Record, read_facts
+from activator.scale.decisions.record import (
+    AGAIN,
+    CALL,
+    LOOK,
+    EngineCounters,
+    Facts,
+    Record,
+    read_facts,
+)
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
 from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
@@ -46,8 +54,6 @@ TICK: Final = 2.0
 #: Seconds for which a new leader removes no replicas: it has no history, and the activators
 #: connect to it one after the other.
 NEW_LEADER: Final = 60.0
-#: Seconds between two reads of a workload that no watch follows.
-LOOK: Final = 10.0
 #: Seconds between two clean-ups of loads that no Service has.
 _PRUNE: Final = 60.0
 #: Services of one step, which takes about 2 ms. Other tasks run between two steps.
@@ -139,7 +145,7 @@ class Sharing:
             slice_since=slice_since,
             lease=facts.lease,
             decides=eldest == name,
-            paused=any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in facts.findings),
+            paused=facts.is_paused,
             rate=load.rate,
             panic_rate=load.panic_rate,
             marks=marks,
@@ -151,19 +157,9 @@ class Sharing:
         records = (self._records[name] for name in self.of(target))
         return any(each.sleeping or each.planner.is_closing for each in records)
 
-    def asks(self, facts: Facts, seen: Observed) -> Annotations:
-        """Return what the annotations of a Service ask for.
-
-        Any Service starts a shared workload, but always with the replicas of the oldest one.
-
-        Arguments:
-            seen: as ``observe`` returns it.
-        """
-        asks = facts.service.asks
-        if seen.decides or seen.replicas:
-            return asks
-        assert facts.target is not None
-        eldest = self._records[self._eldest(facts.target)]
+    def asks_of_eldest(self, asks: Annotations, target: ScaleTarget) -> Annotations:
+        """Return annotations with the numbers of the oldest Service of a workload."""
+        eldest = self._records[self._eldest(target)]
         return replace(asks, scale=eldest.facts.service.asks.scale)
 
     def _eldest(self, target: ScaleTarget) -> ServiceName:
@@ -271,7 +267,7 @@ class Engine:
         self._loads = loads
         self._parts = parts
         self._rights = rights
-        self._actuator = Actuator(api, start, self._on_result, waker_hosts)
+        self._actuator = Actuator(api, start, self._on_result, waker_hosts, rights.granted)
         self._is_stale = is_stale
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
@@ -411,7 +407,7 @@ class Engine:
             self._remove(name, now)
             return
         facts = read_facts(joined, self._rights)
-        for part in self._parts:
+        for part in self._parts_of(name, facts):
             facts = part.complete(name, facts)
         if record is None:
             record = self._records[name] = Record(facts, Planner(now, facts.ready))
@@ -419,6 +415,11 @@ class Engine:
         else:
             self._share(name, record.facts.target, facts.target)
         record.renew(facts, now)
+
+    def _parts_of(self, name: ServiceName, facts: Facts) -> Sequence[Part]:
+        """Return the parts that act on a Service."""
+        needs = (None, *facts.needs)
+        return [each for each in self._parts if each.meets in needs or name in each.holds]
 
     def _remove(self, name: ServiceName, now: float) -> None:
         record = self._records.pop(name, None)
@@ -468,7 +469,7 @@ class Engine:
             self._renew(name, now)
         decided = record.conclude(name, self._plan(name, record, now, frozen))
         if decided is not None:
-            for part in self._parts:
+            for part in self._parts_of(name, record.facts):
                 part.carry_out(name, decided, now)
 
     def _plan(
@@ -480,13 +481,18 @@ class Engine:
             record.quiet_until = record.renew_at
             return None
         if facts.replicas is None:
-            self._look(record, facts.target, now)
+            if record.begins_look(now):
+                self._actuator.read(facts.target, None)
             return None
         seen = self._sharing.observe(name, now, frozen)
         wishes = facts.service.asks
         if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
             seen = record.with_wishes(seen, now, time_of_day())
-        plan = record.planner.decide(self._sharing.asks(facts, seen), seen, now)
+        asks = wishes
+        if not (seen.decides or seen.replicas):
+            # Any Service starts a shared workload, but always with the replicas of the oldest one.
+            asks = self._sharing.asks_of_eldest(wishes, facts.target)
+        plan = record.planner.decide(asks, seen, now)
         if record.sleep.replicas != seen.replicas:
             record.sleep.note(seen.replicas, now)
         if wishes.chain.wake_with and not seen.replicas and seen.current:
@@ -512,7 +518,8 @@ class Engine:
             plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
-        self._look(record, facts.target, now)
+        if record.begins_look(now):
+            self._actuator.read(facts.target, None)
         record.quiet_until = record.rest_until(plan, seen)
         return plan
 
@@ -525,19 +532,12 @@ class Engine:
             record.called_at = now
             self._call_at(now, self._decide_later, other)
 
-    def _look(self, record: Record, target: ScaleTarget, now: float) -> None:
-        """Read the replicas of a workload if it is time to."""
-        if now >= record.look_at and record.needs_look:
-            record.look_at = now + LOOK
-            self._actuator.read(target, None)
-
     # -- results -----------------------------------------------------------------------------------
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
         if result.changed_from is not None and result.replicas is not None:
-            self._rights.granted(target)
             for name in names:
                 self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
         self.counters.failed(result)
@@ -576,7 +576,7 @@ class Engine:
             record.facts = record.facts._replace(replicas=replicas)
         elif not ends:
             if (decided := record.conclude(name, record.plan)) is not None:
-                for part in self._parts:
+                for part in self._parts_of(name, record.facts):
                     part.carry_out(name, decided, now)
             return
         self._decide(name, record, now, self._frozen(now))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
 from activator.plain import service as services
-from activator.plain.annotations import Route
+from activator.plain.annotations import Route, WakerWords
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
@@ -29,6 +30,8 @@ from activator.scale.reasons import QUIET, Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
 from activator.scale.wakers.scale import SCALE
 from activator.scale.wakers.table import waker_of
+from activator.scale.wakers.waker import AnyWaker
+from activator.scale.workloads.replicas import KNOWN as KNOWN_KINDS
 from activator.scale.workloads.replicas import REFUSALS, Result, Rights, ScaleTarget
 from activator.scale.workloads.services import Found, Joined
 
@@ -38,6 +41,8 @@ logger = logging.getLogger(__name__)
 #: read again that may change without an event.
 AGAIN: Final = 30.0
 
+#: Seconds between two reads of a workload that no watch follows.
+LOOK: Final = 10.0
 #: Seconds for which a cold start of a Service counts as a request to the Services that it wakes.
 CALL: Final = 30.0
 #: Seconds until the time of day is read again: the clock may have been set.
@@ -45,6 +50,18 @@ HOUR: Final = 3600.0
 
 #: The rules by which an idle workload keeps its replicas.
 _IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE, Why.AWAKE_HOURS})
+
+
+class Need(Enum):
+    """What a Service may need beside replicas.
+
+    SLICES: its endpoints are the scaler's. MARK: it has the asleep mark, or will have it.
+    STARTUP_CPU: its pods have more CPU while they start.
+    """
+
+    SLICES = "slices"
+    MARK = "mark"
+    STARTUP_CPU = "startup-cpu"
 
 
 class Facts(NamedTuple):
@@ -61,6 +78,7 @@ class Facts(NamedTuple):
         other_owner: another component that scales the workload, as in ``HPA shop/hello``.
         lease: seconds for which the owner of the workload must read it as active.
         is_watched: whether a watch follows the workload.
+        needs: what it needs beside replicas.
     """
 
     service: PlainService
@@ -73,6 +91,7 @@ class Facts(NamedTuple):
     other_owner: str = ""
     lease: float = ACTIVATION_LEASE
     is_watched: bool = True
+    needs: Collection[Need] = ()
 
     @property
     def marks(self) -> bool:
@@ -83,6 +102,11 @@ class Facts(NamedTuple):
     def ready(self) -> int:
         """Pods that may get requests: no pod of a workload that sleeps, though it is listed."""
         return 0 if self.marks and not self.replicas else self.listed
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the ScaledObject that owns the workload must not add replicas."""
+        return any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in self.findings)
 
     @property
     def is_settled(self) -> bool:
@@ -128,6 +152,17 @@ class ReplicaChange(NamedTuple):
 
 def read_facts(joined: Joined, rights: Rights) -> Facts:
     """Return the facts about a Service, without the findings of the parts."""
+    facts = _without_needs(joined, rights)
+    service = facts.service
+    needs = (
+        (Need.SLICES, service.asks.route is not Route.SHARED),
+        (Need.MARK, facts.marks or service.mark),
+        (Need.STARTUP_CPU, service.asks.waker.startup_cpu),
+    )
+    return facts._replace(needs=tuple(need for need, is_needed in needs if is_needed))
+
+
+def _without_needs(joined: Joined, rights: Rights) -> Facts:
     service, found, ready = joined
     if service.refused:
         reason = service.refusal or ScaleReason.SERVICE_REFUSED
@@ -138,10 +173,10 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         return Facts(service, None, None, ready, found.problem, found.detail)
     if (target := found.target) is None:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
-    waker, replicas = waker_of(service, target), found.replicas
+    replicas, waker = found.replicas, _waker(service, target)
     if isinstance(waker, str) and service.mark:  # it fitted when the workload fell asleep
         service = services.awake(service)
-        waker = waker_of(service, target)
+        waker = _waker(service, target)
     if isinstance(waker, str):
         return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)
     if waker is not SCALE:
@@ -150,25 +185,21 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         detail = _NO_SCALE.format(service.asks.target, target.resource)
         return Facts(service, None, None, ready, ScaleReason.UNKNOWN_TARGET_KIND, detail)
     if waker.is_binary:
-        rules = service.asks.scale
+        asks, least = service.asks, min(service.asks.scale.min_scale, 1)
         rules = replace(
-            rules,
-            min_scale=min(rules.min_scale, 1),
-            max_scale=1,
-            initial_scale=1,
-            activation_scale=1,
+            asks.scale, min_scale=least, max_scale=1, initial_scale=1, activation_scale=1
         )
-        service = replace(service, asks=replace(service.asks, scale=rules))
+        service = replace(service, asks=replace(asks, scale=rules))
     missing = rights.problem(target)
-    return Facts(
-        service,
-        target,
-        replicas,
-        ready,
-        reason=ScaleReason.SCALE_FORBIDDEN if missing else "",
-        detail=missing,
-        is_watched=replicas is not None,
-    )
+    forbidden = ScaleReason.SCALE_FORBIDDEN if missing else ""
+    is_watched = replicas is not None
+    return Facts(service, target, replicas, ready, forbidden, missing, is_watched=is_watched)
+
+
+def _waker(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
+    """Return the waker of a Service, or why it can have none; most Services need no table."""
+    is_plain = service.asks.waker == WakerWords() and target.resource in KNOWN_KINDS.values()
+    return SCALE if is_plain else waker_of(service, target)
 
 
 _NO_SCALE: Final = (
@@ -281,6 +312,13 @@ class Record:
     def needs_look(self) -> bool:
         """Whether only a read shows the workload as it is, or that the API server responds."""
         return not self.facts.is_watched or not (self.failed is None or self.is_refused)
+
+    def begins_look(self, now: float) -> bool:
+        """Return whether the caller must read the replicas now, and set the next time."""
+        if now < self.look_at or not self.needs_look:
+            return False
+        self.look_at = now + LOOK
+        return True
 
     def renew(self, facts: Facts, now: float) -> None:
         """Record the facts as the objects and the parts have them now."""

@@ -32,6 +32,9 @@ MOST_CHARACTERS: Final = 253
 #: 1.5 s at once when it connects to a new leader. Half of the time between two reports.
 BURST: Final = 0.5
 
+#: Concurrent or new requests of one Service at one activator, at most: a hundred full queues.
+#: The sums of a window stay far below 64 bits.
+_MOST_LOAD: Final = 1e6
 #: One object for all: thousands of Services have these times.
 _NEVER: Final = float("-inf")
 #: Seconds of the panic window: 10 % of the stable one (Knative: panic-window-percentage).
@@ -60,6 +63,15 @@ class Report(NamedTuple):
     service: ServiceName
     concurrency: float
     requests: float
+
+    @classmethod
+    def of(cls, service: ServiceName, concurrency: float, requests: float) -> Report:
+        """Return a report; a load that is no positive number below a million counts as 0."""
+        return cls(service, _amount(concurrency), _amount(requests))
+
+
+def _amount(value: float) -> float:
+    return value if 0 < value < _MOST_LOAD else 0.0
 
 
 class ReportingActivator(NamedTuple):

@@ -33,9 +33,6 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 3 << 20
 #: Connections at a time; each activator has one.
 MOST_CONNECTIONS: Final = 1000
-#: Concurrent or new requests of one Service at one activator, at most: a hundred full queues.
-#: The sums of a window stay far below 64 bits.
-_MOST_LOAD: Final = 1e6
 #: Close code by which a peer knows that it should connect again (RFC 6455 section 7.4).
 _RESTARTING: Final = 1012
 #: Seconds between two log lines about refused tokens.
@@ -176,8 +173,7 @@ class StatServer:
             services: list[Report] = []
             routes: list[Report] = []
             for (namespace, name, kind), concurrency, requests in stats:
-                load = _amount(concurrency), _amount(requests)
-                report = Report(ServiceName(namespace, name), *load)
+                report = Report.of(ServiceName(namespace, name), concurrency, requests)
                 (routes if kind is RevisionKind.HTTP_ROUTE else services).append(report)
             busy = self._loads.record(number, pod, services, self._clock())
             if busy:
@@ -186,8 +182,3 @@ class StatServer:
                 self._on_routes(pod, routes)
             if len(steps) > 1:
                 await asyncio.sleep(0)
-
-
-def _amount(value: float) -> float:
-    """Return a load; a value that is no positive number below a million counts as 0."""
-    return value if 0 < value < _MOST_LOAD else 0.0

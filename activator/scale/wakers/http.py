@@ -16,12 +16,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from activator.objects.fields import ManifestError, host, may_be_pod, root
+from activator.objects.fields import host, may_be_pod, root
 from activator.plain.annotations import PREFIX, AsleepWhen, WakerWords
 from activator.plain.service import PlainService
 from activator.plain.slices import SERVICE_LABEL, Condition, parse
 from activator.scale.reasons import ScaleReason
-from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure, send
+from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, get
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -94,22 +94,17 @@ class HttpWaker(Waker[State]):
             return [_named(access, target.namespace, url)]
         label = f"{SERVICE_LABEL}%3D{self.service}"
         path = f"/apis/{_SLICES.group}/v1/namespaces/{target.namespace}/{_SLICES.resource}"
-        response = await send(access, f"{path}?labelSelector={label}")
-        if not response.is_ok:
-            raise failure(target, response, _SLICES)
+        listed = await get(access.api, target, f"{path}?labelSelector={label}", _SLICES)
         pods: dict[Condition, dict[str, Place]] = {}
-        try:
-            for each in root(response.decoded(), "EndpointSliceList")["items"].items():
-                if (found := parse(each.value)) is not None and self.port in found.ports:
-                    for pod in found.endpoints:
-                        where = f"http://{host(pod.ip)}:{found.ports[self.port]}{url}"
-                        known = pods.setdefault(pod.condition, {})
-                        known[pod.uid or pod.ip] = Place(where, is_pod=True)
-        except ManifestError as error:
-            raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+        for each in root(listed, "EndpointSliceList")["items"].items():
+            if (found := parse(each.value)) is not None and self.port in found.ports:
+                for pod in found.endpoints:
+                    where = f"http://{host(pod.ip)}:{found.ports[self.port]}{url}"
+                    known = pods.setdefault(pod.condition, {})
+                    known[pod.uid or pod.ip] = Place(where, is_pod=True)
         # A pod may be not ready because it sleeps; beside one that is ready, it starts.
-        listed = pods.get(Condition.READY) or pods.get(Condition.NOT_READY) or {}
-        return list(listed.values())
+        called = pods.get(Condition.READY) or pods.get(Condition.NOT_READY) or {}
+        return list(called.values())
 
     async def _sleeps(self, access: Access, namespace: str, place: Place) -> bool:
         body, member = await _call(access, namespace, "GET", place), self.asleep_when.member

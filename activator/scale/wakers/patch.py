@@ -7,20 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from activator.discovery.api_server import Meaning
-from activator.objects.fields import Field, ManifestError, root
+from activator.discovery.api_server import MERGE_PATCH, Meaning
+from activator.objects.fields import Field, root
 from activator.plain.annotations import PREFIX, NamedCondition, WakerWords
 from activator.plain.service import PlainService
-from activator.scale.reasons import ScaleReason
-from activator.scale.wakers.waker import (
-    Access,
-    Rule,
-    Versioned,
-    Waker,
-    WakerFailed,
-    failure,
-    send,
-)
+from activator.scale.wakers.scale import Versioned
+from activator.scale.wakers.waker import Access, Rule, Waker, failure, get
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -54,10 +46,9 @@ class PatchWaker(Waker[Patched]):
         return (Rule(kind.group, kind.plural, ("get", "patch"), f"patch {kind.plural}"),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Patched:
-        response = await send(access, target.resource.path(target.namespace, target.name))
-        if not response.is_ok:
-            raise failure(target, response, self.rules(target.resource)[0])
-        return self._state(target, response.decoded())
+        path = target.resource.path(target.namespace, target.name)
+        obj = await get(access.api, target, path, self.rules(target.resource)[0])
+        return self._state(target, obj)
 
     async def write(
         self, access: Access, target: ScaleTarget, known: Patched, replicas: int
@@ -68,7 +59,7 @@ class PatchWaker(Waker[Patched]):
         metadata = {**patch.get("metadata", {}), **known.precondition}
         body = json.dumps({**patch, "metadata": metadata}).encode()
         path = target.resource.path(target.namespace, target.name)
-        response = await send(access, path, body)
+        response = await access.api.send("PATCH", path, body, MERGE_PATCH)
         if response.meaning is Meaning.CONFLICT:
             return None
         if not response.is_ok:
@@ -76,14 +67,11 @@ class PatchWaker(Waker[Patched]):
         return self._state(target, response.decoded())
 
     def _state(self, target: ScaleTarget, obj: object) -> Patched:
-        try:
-            found = root(obj, target.resource.kind)
-            metadata = found["metadata"]
-            version, uid = metadata["resourceVersion"].text(), metadata["uid"].text()
-            sleeps = holds(json.loads(self.sleep), found.value)
-            waits_for = "" if sleeps else self._waits_for(found["status"])
-        except ManifestError as error:
-            raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+        found = root(obj, target.resource.kind)
+        metadata = found["metadata"]
+        version, uid = metadata["resourceVersion"].text(), metadata["uid"].text()
+        sleeps = holds(json.loads(self.sleep), found.value)
+        waits_for = "" if sleeps else self._waits_for(found["status"])
         has_wake_patch = holds(json.loads(self.wake), found.value)
         return Patched(0 if sleeps else 1, version, uid, has_wake_patch, waits_for=waits_for)
 

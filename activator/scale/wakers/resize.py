@@ -14,12 +14,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from activator.discovery.api_server import ApiResponse, Meaning
-from activator.objects.fields import Field, ManifestError, root
+from activator.discovery.api_server import ApiResponse, ApiServer, Meaning
+from activator.objects.fields import Field, root
 from activator.plain.annotations import LEAST_LIMIT, Cpu
 from activator.scale.reasons import ScaleReason
 from activator.scale.wakers.scale import SCALE, Scale
-from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure, send
+from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed, failure, get
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -50,18 +50,12 @@ class SizedPod(NamedTuple):
     waits_for: str
 
 
-class Workload(NamedTuple):
-    """A workload and its pods."""
-
-    scale: Scale
-    pods: Sequence[SizedPod]
-
-
 @dataclass(frozen=True, slots=True)
 class Resized(State):
     """The state of a workload whose pods are parked."""
 
-    found: Workload
+    scale: Scale
+    pods: Sequence[SizedPod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +73,26 @@ class ResizeWaker(Waker[Resized]):
         return *resize_rules(kind), *SCALE.rules(kind)
 
     async def read(self, access: Access, target: ScaleTarget) -> Resized:
-        found = await read_workload(access, target)
-        parked = [pod.name for pod in found.pods if self._is_parked(pod)]
-        if not found.scale.replicas or (parked and len(parked) == len(found.pods)):
-            return Resized(0, found)
-        waking = (pod.waits_for for pod in found.pods if pod.waits_for and pod.now == pod.full)
+        scale, pods = await read_workload(access.api, target)
+        parked = [pod.name for pod in pods if self._is_parked(pod)]
+        if not scale.replicas or (parked and len(parked) == len(pods)):
+            return Resized(0, scale, pods)
+        waking = (pod.waits_for for pod in pods if pod.waits_for and pod.now == pod.full)
         late = (f"Pod {name} is parked" for name in parked)
-        return Resized(found.scale.replicas, found, waits_for=next(chain(waking, late), ""))
+        return Resized(scale.replicas, scale, pods, waits_for=next(chain(waking, late), ""))
 
     async def write(
         self, access: Access, target: ScaleTarget, known: Resized, replicas: int
     ) -> Resized | None:
+        scale, pods = known.scale, known.pods
         if not replicas:
-            return await self._sleep(access, target, known.found)
-        scale, pods = known.found
+            return await self._sleep(access, target, scale, pods)
         if _RESIZES[0] in known.waits_for:  # its node has no room, and may have none for hours
             await SCALE.write(access, target, scale, 0)
             why = f"{known.waits_for}: the workload starts another pod instead"
             raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)
         for pod in filter(self._is_parked, pods):
-            response = await resize(access, target, pod, pod.full)
+            response = await resize(access.api, target, pod, pod.full)
             if response.meaning is Meaning.FORBIDDEN and not lacks_right(response):
                 raise WakerFailed(ScaleReason.SCALE_REFUSED, _refusal(pod, response))
             if not response.is_ok:
@@ -107,30 +101,32 @@ class ResizeWaker(Waker[Resized]):
             return None
         return await self.read(access, target)
 
-    async def _sleep(self, access: Access, target: ScaleTarget, found: Workload) -> Resized | None:
-        if found.scale.replicas > 1:
-            if not await SCALE.write(access, target, found.scale, 1):
+    async def _sleep(
+        self, access: Access, target: ScaleTarget, scale: Scale, pods: Sequence[SizedPod]
+    ) -> Resized | None:
+        if scale.replicas > 1:
+            if not await SCALE.write(access, target, scale, 1):
                 return None
             for _ in range(_READS):  # the other pods are about to end
                 await asyncio.sleep(_PAUSE)
-                found = await read_workload(access, target)
-                if len(found.pods) <= 1:
+                scale, pods = await read_workload(access.api, target)
+                if len(pods) <= 1:
                     break
         why = ""
-        for pod in found.pods:
+        for pod in pods:
             if not pod.is_ready and not self._is_parked(pod):
                 why = f"Pod {pod.name} is not ready, and needs its CPU until it is"
                 raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)
             if self._parked(pod) == pod.full:
                 why = f"Pod {pod.name} has no container with more CPU than it would keep"
-            elif not (response := await resize(access, target, pod, self._parked(pod))).is_ok:
+            elif not (response := await resize(access.api, target, pod, self._parked(pod))).is_ok:
                 if response.meaning is Meaning.UNAVAILABLE or lacks_right(response):
                     raise failure(target, response, _RESIZE)
                 why = _refusal(pod, response)
         if why:
-            if not await SCALE.write(access, target, found.scale, 0):
+            if not await SCALE.write(access, target, scale, 0):
                 return None
-            return Resized(0, found, instead=f"{why}: it cannot be parked, so it ends")
+            return Resized(0, scale, pods, instead=f"{why}: it cannot be parked, so it ends")
         return await self.read(access, target)
 
     def _parked(self, pod: SizedPod) -> Mapping[str, Cpu]:
@@ -159,39 +155,32 @@ def lacks_right(response: ApiResponse) -> bool:
     return response.meaning is Meaning.FORBIDDEN and "cannot" in response.message()
 
 
-async def read_workload(access: Access, target: ScaleTarget) -> Workload:
+async def read_workload(api: ApiServer, target: ScaleTarget) -> tuple[Scale, Sequence[SizedPod]]:
     """Return a workload and its pods, as the API server has them.
 
     Raises:
-        WakerFailed: it is not known.
+        WakerFailed, ApiUnreachable, ManifestError: it is not known.
     """
-    get = resize_rules(target.resource)[0]
-    response = await send(access, target.resource.path(target.namespace, target.name))
-    if not response.is_ok:
-        raise failure(target, response, get)
-    try:
-        workload = root(response.decoded(), target.resource.kind)
-        spec, scale = workload["spec"], Scale.of(workload.value)
-        labels = spec["selector"]["matchLabels"].texts()
-        if not labels or spec["selector"]["matchExpressions"].sequence():
-            why = f"{target} needs a selector with matchLabels alone"
-            raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)
-        selector = quote(",".join(f"{name}={value}" for name, value in labels.items()), safe="")
-        path = f"/api/v1/namespaces/{target.namespace}/pods?labelSelector={selector}"
-        listed = await send(access, path)
-        if not listed.is_ok:
-            raise failure(target, listed, _LIST)
-        cpus = dict(_cpus(spec["template"]["spec"]["containers"]))
-        pods = root(listed.decoded(), "PodList")["items"].items()
-        return Workload(scale, [_pod(pod, cpus) for pod in pods if _is_of(pod, target.name)])
-    except ManifestError as error:
-        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+    path = target.resource.path(target.namespace, target.name)
+    obj = await get(api, target, path, resize_rules(target.resource)[0])
+    workload = root(obj, target.resource.kind)
+    spec, scale = workload["spec"], Scale.of(workload.value)
+    labels = spec["selector"]["matchLabels"].texts()
+    if not labels or spec["selector"]["matchExpressions"].sequence():
+        why = f"{target} needs a selector with matchLabels alone"
+        raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)
+    selector = quote(",".join(f"{name}={value}" for name, value in labels.items()), safe="")
+    path = f"/api/v1/namespaces/{target.namespace}/pods?labelSelector={selector}"
+    listed = await get(api, target, path, _LIST)
+    cpus = dict(_cpus(spec["template"]["spec"]["containers"]))
+    pods = root(listed, "PodList")["items"].items()
+    return scale, [_pod(pod, cpus) for pod in pods if _is_of(pod, target.name)]
 
 
 async def resize(
-    access: Access, target: ScaleTarget, pod: SizedPod, cpus: Mapping[str, Cpu]
+    api: ApiServer, target: ScaleTarget, pod: SizedPod, cpus: Mapping[str, Cpu]
 ) -> ApiResponse:
-    """Change the CPU of a pod's containers. Raises ``WakerFailed`` without a response."""
+    """Change the CPU of a pod's containers. Raises ``ApiUnreachable`` without a response."""
     containers = [
         {"name": name, "resources": {key: {"cpu": f"{value}m"} for key, value in named if value}}
         for name, cpu in cpus.items()
@@ -199,7 +188,7 @@ async def resize(
     ]
     path = f"/api/v1/namespaces/{target.namespace}/pods/{pod.name}/resize"
     body = json.dumps({"spec": {"containers": containers}}).encode()
-    return await send(access, path, body, STRATEGIC)
+    return await api.send("PATCH", path, body, STRATEGIC)
 
 
 #: The Content-Type of a PATCH that changes members of lists by their names.

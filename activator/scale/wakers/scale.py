@@ -7,19 +7,36 @@ API server 1.36.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from activator.discovery.api_server import ApiResponse, Meaning
+from activator.discovery.api_server import MERGE_PATCH, ApiResponse, Meaning
 from activator.objects.fields import ManifestError, root
-from activator.scale.reasons import ScaleReason
-from activator.scale.wakers.waker import Access, Rule, Versioned, Waker, WakerFailed, failure, send
+from activator.scale.wakers.waker import Access, Rule, State, Waker, failure
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
 MOST_REPLICAS: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(State):
+    """The state of a workload that is one object.
+
+    Attributes:
+        version, uid: resourceVersion and uid of the object; a PATCH must send both.
+    """
+
+    version: str
+    uid: str
+
+    @property
+    def precondition(self) -> Mapping[str, str]:
+        """The metadata by which a PATCH fails with 409 if the object has changed meanwhile."""
+        known = {"resourceVersion": self.version, "uid": self.uid}
+        return {name: value for name, value in known.items() if value}
 
 
 class Scale(Versioned):
@@ -30,8 +47,10 @@ class Scale(Versioned):
         """Return a Scale object's fields. An absent ``spec.replicas`` is 0.
 
         Raises:
-            ManifestError: a field is wrong.
+            ManifestError: a field is wrong, or it is no object.
         """
+        if not isinstance(obj, dict):
+            raise ManifestError("", "", "the response is no Scale object")
         scale = root(obj, "Scale")
         return cls(
             scale["spec"]["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=0),
@@ -59,9 +78,10 @@ class ScaleWaker(Waker[Scale]):
         return (Rule(kind.group, resource, ("get", "patch"), purpose),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Scale:
-        response = await send(access, target.resource.scale_path(target.namespace, target.name))
+        path = target.resource.scale_path(target.namespace, target.name)
+        response = await access.api.send("GET", path)
         if response.is_ok:
-            return _parsed(response.decoded())
+            return Scale.of(response.decoded())
         if _is_unset(response):
             return Scale(0, "", "")
         raise failure(target, response, self.rules(target.resource)[0])
@@ -69,10 +89,11 @@ class ScaleWaker(Waker[Scale]):
     async def write(
         self, access: Access, target: ScaleTarget, known: Scale, replicas: int
     ) -> Scale | None:
+        body = known.patch(replicas)
         path = target.resource.scale_path(target.namespace, target.name)
-        response = await send(access, path, known.patch(replicas))
+        response = await access.api.send("PATCH", path, body, MERGE_PATCH)
         if response.is_ok:
-            return _parsed(response.decoded())
+            return Scale.of(response.decoded())
         if response.meaning is Meaning.CONFLICT:
             return None
         raise failure(target, response, self.rules(target.resource)[0], ("patch",))
@@ -87,12 +108,3 @@ def _is_unset(response: ApiResponse) -> bool:
     return (
         response.status == 500 and "spec replicas field" in message and "does not exist" in message
     )
-
-
-def _parsed(obj: object) -> Scale:
-    if not isinstance(obj, dict):
-        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, "the response is no Scale object")
-    try:
-        return Scale.of(obj)
-    except ManifestError as error:
-        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error

@@ -6,14 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from activator.plain.annotations import (
-    PREFIX,
-    AsleepWhen,
-    Owner,
-    Route,
-    WakerName,
-    WakerWords,
-)
+from activator.plain.annotations import PREFIX, AsleepWhen, Owner, Route, WakerName, WakerWords
 from activator.plain.service import PlainService
 from activator.scale.wakers import http, patch, resize
 from activator.scale.wakers.scale import SCALE
@@ -71,8 +64,8 @@ _SELF: Final = (Owner.SELF, Owner.NONE)
 def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     """Return the waker of a Service, or why it can have none."""
     words, kind = service.asks.waker, target.resource
-    row = KINDS.get((kind.group, kind.version, kind.kind.lower()), WakerWords(WakerName.SCALE))
-    row = _VLLM if words.profile else row
+    of_kind = KINDS.get((kind.group, kind.version, kind.kind.lower()), WakerWords(WakerName.SCALE))
+    row = _VLLM if words.profile else of_kind
     name = words.name or row.name
     assert name is not None
     for other, named in _WORDS.items():
@@ -83,11 +76,9 @@ def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
         given = {each.name: found for each in fields(words) if (found := getattr(words, each.name))}
         words = replace(row, **given)
     waker = WAKERS[name](words, service)
-    if isinstance(waker, str) or waker is SCALE:
+    if isinstance(waker, str) or waker is SCALE or service.leaving:
         return waker
     owner, route = service.asks.owner, service.asks.route
-    if service.leaving:
-        return waker
     if owner not in _SELF:
         return (
             f"waker {name.value} needs {PREFIX}owner self or none, and it is {owner.value}: change "

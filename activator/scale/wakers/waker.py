@@ -11,13 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from activator.discovery.api_server import (
-    MERGE_PATCH,
-    ApiResponse,
-    ApiServer,
-    ApiUnreachable,
-    Meaning,
-)
+from activator.discovery.api_server import ApiResponse, ApiServer, Meaning
 from activator.scale.reasons import ScaleReason
 
 if TYPE_CHECKING:
@@ -51,6 +45,17 @@ class Rule(NamedTuple):
         listed = ", ".join(f'"{verb}"' for verb in verbs)
         return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: [{listed}]}}'
 
+    def problem(self, response: ApiResponse, verbs: Sequence[str] = ()) -> str:
+        """Return why a request failed that needs the rule.
+
+        Arguments:
+            verbs: the ones that may be missing; by default all.
+        """
+        text = f"{response.status}: {response.message()}"
+        if response.meaning is Meaning.FORBIDDEN:
+            text += f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}"
+        return text
+
 
 #: What the asleep mark needs.
 MARK_RULE: Final = Rule("", "services", ("patch",), "mark services")
@@ -71,24 +76,6 @@ class State:
     instead: str = field(default="", kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Versioned(State):
-    """The same of one object.
-
-    Attributes:
-        version, uid: resourceVersion and uid of the object; a PATCH must send both.
-    """
-
-    version: str
-    uid: str
-
-    @property
-    def precondition(self) -> Mapping[str, str]:
-        """The metadata by which a PATCH fails with 409 if the object has changed meanwhile."""
-        known = {"resourceVersion": self.version, "uid": self.uid}
-        return {name: value for name, value in known.items() if value}
-
-
 class Access(NamedTuple):
     """What a waker may use.
 
@@ -105,7 +92,7 @@ class Access(NamedTuple):
 
 
 class WakerFailed(Exception):
-    """A request failed, so the workload is as it was, or unknown.
+    """A workload could not be read or changed: it is as it was, or unknown.
 
     Attributes:
         problem, detail: as of a ``Result``.
@@ -145,7 +132,7 @@ class Waker(Generic[S]):
         """Return the state of a workload.
 
         Raises:
-            WakerFailed: it is not known.
+            WakerFailed, ApiUnreachable, ManifestError: it is not known.
         """
         raise NotImplementedError
 
@@ -160,24 +147,26 @@ class Waker(Generic[S]):
             state until it has no ``waits_for``.
 
         Raises:
-            WakerFailed: nothing was changed, or that is unknown.
+            WakerFailed, ApiUnreachable, ManifestError: nothing was changed, or that is unknown.
         """
         raise NotImplementedError
 
 
-async def send(
-    access: Access, path: str, body: bytes = b"", patch: str = MERGE_PATCH
-) -> ApiResponse:
-    """Send a patch of a media type, or a GET without a body, to the API server.
+async def get(api: ApiServer, target: ScaleTarget, path: str, rule: Rule) -> object:
+    """Return an object as decoded from JSON, or a list.
+
+    Arguments:
+        target: the workload that it belongs to.
+        rule: the request needs it.
 
     Raises:
-        WakerFailed: there is no response.
+        WakerFailed: the API server does not give it.
+        ApiUnreachable: there is no response.
     """
-    method, content_type = ("PATCH", patch) if body else ("GET", "")
-    try:
-        return await access.api.send(method, path, body, content_type)
-    except ApiUnreachable as error:
-        raise WakerFailed(ScaleReason.API_SERVER_UNAVAILABLE, str(error)) from error
+    response = await api.send("GET", path)
+    if not response.is_ok:
+        raise failure(target, response, rule)
+    return response.decoded()
 
 
 def failure(
@@ -187,14 +176,10 @@ def failure(
 
     Arguments:
         rule: the request needs it.
-        verbs: the ones that may be missing; by default all. A forbidden GET hides whether PATCH is
-            allowed.
+        verbs: as for ``Rule.problem``. A forbidden GET hides whether PATCH is allowed.
     """
-    found = _PROBLEMS[response.meaning]
-    detail = f"{response.status}: {response.message()}"
-    if found is ScaleReason.SCALE_FORBIDDEN:
-        detail = f"{detail}; the ClusterRole lacks {rule.lacking(*(verbs or rule.verbs))}"
-    elif response.status == 401:
+    found, detail = _PROBLEMS[response.meaning], rule.problem(response, verbs)
+    if response.status == 401:
         detail += "; the API server does not accept the token of the scaler's ServiceAccount"
     elif found is ScaleReason.SCALE_TARGET_MISSING:
         detail = f"{target} does not exist{target.waker.lacks} ({detail})"

@@ -455,11 +455,11 @@ class EnabledServices:
     def __len__(self) -> int:
         return len(self._services)
 
-    def with_fronts(self, name: ServiceName) -> Iterator[ServiceName]:
-        """Yield the Services that opt in among a Service and its fronts."""
-        for key in (ObjectKey("Service", *name), *self._fronts.of.get(ObjectKey("Service", *name))):
-            if (each := ServiceName(key.namespace, key.name)) in self._services:
-                yield each
+    def with_fronts(self, name: ServiceName) -> Sequence[ServiceName]:
+        """Return the Services that opt in among a Service and its fronts."""
+        fronts = self._fronts.of.get(ObjectKey("Service", *name))
+        names = (name, *(ServiceName(key.namespace, key.name) for key in fronts))
+        return [each for each in names if each in self._services]
 
     def _part_changed(self, name: ServiceName) -> None:
         for each in self.with_fronts(name):

@@ -20,6 +20,12 @@
 {{- if and .Values.externalMetrics.enabled (not (include "activator.scaler" .)) }}
 - externalMetrics.enabled needs the scaler: dialect services or both, and scaler.enabled.
 {{- end }}
+{{- if and .Values.admissionPolicy.enabled (not (include "activator.services" .)) }}
+- admissionPolicy.enabled needs dialect: services or both. Only they read annotations of Services.
+{{- end }}
+{{- if and .Values.admissionPolicy.enabled (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) }}
+- admissionPolicy.enabled needs Kubernetes 1.30, and this is {{ .Capabilities.KubeVersion.Version }}.
+{{- end }}
 {{- if and .Values.monitoring.podMonitor.enabled (not (include "activator.scaler" .)) }}
 - monitoring.podMonitor.enabled needs the scaler: dialect services or both, and scaler.enabled.
 {{- end }}

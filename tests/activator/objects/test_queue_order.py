@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -29,40 +29,46 @@ def read(**annotations: Any) -> QueueOrder | None:
     return revisions.parse(annotated(**annotations)).policies.order
 
 
+RIGHT: Final[list[tuple[dict[str, str], QueueOrder | None]]] = [
+    ({}, None),
+    ({"priority_trust": "false", "fair_names": "true"}, None),
+    ({"priority": "", "priority_trust": " ", "fair_by": "", "fair_names": ""}, None),
+    ({"priority": "high"}, QueueOrder(has_classes=True, priority=HIGH)),
+    ({"priority": "low"}, QueueOrder(has_classes=True, priority=LOW)),
+    ({"priority_trust": "true"}, QueueOrder(True, NORMAL, trusts_header=True)),
+    ({"fair_by": "client-ip"}, QueueOrder(fair_by=FlowKey())),
+    (
+        {"fair_by": "header:X-Tenant", "fair_names": "true"},
+        QueueOrder(fair_by=FlowKey(b"x-tenant"), shows_names=True),
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("annotations", "order"),
-    [
-        ({}, None),
-        ({"priority_trust": "false", "fair_names": "true"}, None),
-        ({"priority": "", "priority_trust": " ", "fair_by": "", "fair_names": ""}, None),
-        ({"priority": "high"}, QueueOrder(has_classes=True, priority=HIGH)),
-        ({"priority": "low"}, QueueOrder(has_classes=True, priority=LOW)),
-        ({"priority_trust": "true"}, QueueOrder(True, NORMAL, trusts_header=True)),
-        ({"fair_by": "client-ip"}, QueueOrder(fair_by=FlowKey())),
-        (
-            {"fair_by": "header:X-Tenant", "fair_names": "true"},
-            QueueOrder(fair_by=FlowKey(b"x-tenant"), shows_names=True),
-        ),
-    ],
+    RIGHT,
 )
 def test_each_annotation_is_read(annotations: dict[str, str], order: QueueOrder | None) -> None:
     assert read(**annotations) == order
 
 
+WRONG: Final[list[tuple[str, object, str]]] = [
+    ("priority", "urgent", "one of high, normal, low"),
+    ("priority", "High", "one of high, normal, low"),
+    ("priority", 1, ""),
+    ("priority_trust", "yes", "one of true, false"),
+    ("priority_trust", True, ""),
+    ("fair_names", "1", "one of true, false"),
+    ("fair_by", "cookie:a", "header:NAME or client-ip, where NAME is a header field"),
+    ("fair_by", "header:a b", "header:NAME or client-ip, where NAME is a header field"),
+    ("fair_by", f"header:{65 * 'a'}", ""),
+    ("fair_by", "header:a\nb", "header:NAME or client-ip, where NAME is a header field"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
-    [
-        ("priority", "urgent", "one of high, normal, low"),
-        ("priority", "High", "one of high, normal, low"),
-        ("priority", 1, ""),
-        ("priority_trust", "yes", "one of true, false"),
-        ("priority_trust", True, ""),
-        ("fair_names", "1", "one of true, false"),
-        ("fair_by", "cookie:a", "header:NAME or client-ip, where NAME is a header field"),
-        ("fair_by", "header:a b", "header:NAME or client-ip, where NAME is a header field"),
-        ("fair_by", f"header:{65 * 'a'}", ""),
-        ("fair_by", "header:a\n", "header:NAME or client-ip, where NAME is a header field"),
-    ],
+    WRONG,
 )
 def test_another_value_is_refused(name: str, value: object, allowed: str) -> None:
     with pytest.raises(ManifestError) as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -27,14 +27,17 @@ from activator.plain.annotations import (
     Owner,
     ReadinessPolicy,
     Route,
+    TcpWords,
     Timeouts,
     WakerName,
     WakerWords,
 )
-from throttler.model import Policies, ProbeKind
+from throttler.model import FlowKey, Policies, ProbeKind, QueueOrder
 from throttler.request_policies import (
+    ConnectionPolicies,
     HeaderRule,
     Profile,
+    ProxyHeader,
     RequestPolicies,
     WaitMode,
     WhileWaiting,
@@ -67,199 +70,251 @@ def test_everything_but_enabled_has_a_default() -> None:
     assert Annotations().scale == ScaleRules(100, 0, 0, 1, 300)
 
 
+RIGHT: Final[list[tuple[dict[str, str], dict[str, Any]]]] = [
+    ({"target": "deployment/hello"}, {"target": NamedTarget("", "", "deployment", "hello")}),
+    (
+        {"target": "argoproj.io/v1alpha1/Rollout/hello"},
+        {"target": NamedTarget("argoproj.io", "v1alpha1", "Rollout", "hello")},
+    ),
+    ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
+    ({"hosts": " , "}, {}),
+    (
+        {"paths": "/api/, /v2/x y,/", "hosts": "a.com"},
+        {"hosts": ("a.com",), "paths": ("api", "v2/x y", "")},
+    ),
+    (
+        {"headers": "X-Beta, x-version : 2 ,x-empty:", "hosts": "a.com"},
+        {
+            "hosts": ("a.com",),
+            "headers": (
+                HeaderRule(b"x-beta"),
+                HeaderRule(b"x-version", b"2"),
+                HeaderRule(b"x-empty", b""),
+            ),
+        },
+    ),
+    ({"port": "web"}, {"port": "web"}),
+    ({"port": "8080"}, {"port": "8080"}),
+    (
+        {"container_concurrency": "7"},
+        {"container_concurrency": 7, "scale": ScaleRules(target=7)},
+    ),
+    (
+        {"container_concurrency": "7", "target_concurrency": "0.5"},
+        {"container_concurrency": 7, "scale": ScaleRules(target=0.5)},
+    ),
+    ({"timeout_seconds": "0"}, {"timeouts": Timeouts(total=0.0)}),
+    ({"response_start_timeout_seconds": "5"}, {"timeouts": Timeouts(response_start=5.0)}),
+    (
+        {"protocol": "tcp", "fair_by": "client-ip"},
+        {
+            "tcp": TcpWords(True),
+            "policies": Policies(
+                order=QueueOrder(fair_by=FlowKey()), connections=ConnectionPolicies()
+            ),
+        },
+    ),
+    (
+        {"protocol": "http", "wake_after_milliseconds": "250", "send_proxy": "v2"},
+        {"tcp": TcpWords(policies=ConnectionPolicies(0.25, send_proxy=ProxyHeader.V2))},
+    ),
+    (
+        {"keep_awake": "bytes", "warm_path": "direct", "listen_port": "65535"},
+        {"tcp": TcpWords(False, ConnectionPolicies(by_bytes=True), True, 65_535)},
+    ),
+    ({"idle_timeout_seconds": "6"}, {"timeouts": Timeouts(idle=6.0)}),
+    ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
+    ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeKind.TCP)}),
+    ({"probe": "none"}, {"probe": ChosenProbe(ProbeKind.NONE)}),
+    ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeKind.GRPC)}),
+    ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeKind.GRPC, "my.Svc")}),
+    ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeKind.HTTP, "/up?x=1")}),
+    ({"route": "takeover"}, {"route": Route.TAKEOVER}),
+    ({"owner": "keda"}, {"owner": Owner.KEDA}),
+    (
+        {"min_scale": "2", "max_scale": "9", "initial_scale": "3", "idle_seconds": "10"},
+        {"scale": ScaleRules(100, 2, 9, 3, 10)},
+    ),
+    ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
+    ({"activation_scale": "2"}, {"scale": ScaleRules(activation_scale=2)}),
+    ({"awake": "Mon 08:00-18:00"}, {"awake": awake_hours.parse("Mon 08:00-18:00 UTC")}),
+    ({"wake_with": "b, other/c,b"}, {"chain": Chain(("b", "other/c"))}),
+    ({"wake_from": "shop"}, {"chain": Chain(wake_from=("shop",))}),
+    ({"dry_run": "true"}, {"dry_run": True}),
+    ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
+    ({"max_scale": ""}, {}),
+    (
+        {"waker": "http", "sleep_url": "/sleep?level=1", "wake_url": "http://gpu:8080/on"},
+        {
+            "waker": WakerWords(
+                WakerName.HTTP, sleep_url="/sleep?level=1", wake_url="http://gpu:8080/on"
+            )
+        },
+    ),
+    ({"asleep_when": "a-b=true"}, {"waker": WakerWords(asleep_when=AsleepWhen("a-b", "true"))}),
+    (
+        {"asleep_when": " mode = is off "},
+        {"waker": WakerWords(asleep_when=AsleepWhen("mode", '"is off"'))},
+    ),
+    ({"asleep_when": 'n = "1"'}, {"waker": WakerWords(asleep_when=AsleepWhen("n", '"1"'))}),
+    (
+        {"profile": "vllm-sleep"},
+        {"waker": WakerWords(profile=True), "policies": OPENAI},
+    ),
+    ({"profile": "openai"}, {"policies": OPENAI}),
+    ({"startup_cpu": "2"}, {"waker": WakerWords(startup_cpu=2000)}),
+    ({"startup_cpu": "1500m"}, {"waker": WakerWords(startup_cpu=1500)}),
+    ({"parked_cpu": "2m/20m"}, {"waker": WakerWords(parked_cpu=Cpu(2, 20))}),
+    ({"parked_cpu": " 5m "}, {"waker": WakerWords(parked_cpu=Cpu(5, 10))}),
+    ({"parked_cpu": "0.1"}, {"waker": WakerWords(parked_cpu=Cpu(100, 100))}),
+    (
+        {"waker": "patch", "sleep_patch": '{"b": {"c": 1}, "a": null}'},
+        {"waker": WakerWords(WakerName.PATCH, '{"a":null,"b":{"c":1}}')},
+    ),
+    (
+        {"wake_patch": '{"metadata": {"annotations": {"x": "y"}}}'},
+        {"waker": WakerWords(wake_patch='{"metadata":{"annotations":{"x":"y"}}}')},
+    ),
+    (
+        {"awake_condition": "cnpg.io/hibernation=False"},
+        {"waker": WakerWords(awake_condition=NamedCondition("cnpg.io/hibernation", "False"))},
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("texts", "expected"),
-    [
-        ({"target": "deployment/hello"}, {"target": NamedTarget("", "", "deployment", "hello")}),
-        (
-            {"target": "argoproj.io/v1alpha1/Rollout/hello"},
-            {"target": NamedTarget("argoproj.io", "v1alpha1", "Rollout", "hello")},
-        ),
-        ({"hosts": "A.com, *.b.com.,a.com"}, {"hosts": ("a.com", "*.b.com")}),
-        ({"hosts": " , "}, {}),
-        (
-            {"paths": "/api/, /v2/x y,/", "hosts": "a.com"},
-            {"hosts": ("a.com",), "paths": ("api", "v2/x y", "")},
-        ),
-        (
-            {"headers": "X-Beta, x-version : 2 ,x-empty:", "hosts": "a.com"},
-            {
-                "hosts": ("a.com",),
-                "headers": (
-                    HeaderRule(b"x-beta"),
-                    HeaderRule(b"x-version", b"2"),
-                    HeaderRule(b"x-empty", b""),
-                ),
-            },
-        ),
-        ({"port": "web"}, {"port": "web"}),
-        ({"port": "8080"}, {"port": "8080"}),
-        (
-            {"container_concurrency": "7"},
-            {"container_concurrency": 7, "scale": ScaleRules(target=7)},
-        ),
-        (
-            {"container_concurrency": "7", "target_concurrency": "0.5"},
-            {"container_concurrency": 7, "scale": ScaleRules(target=0.5)},
-        ),
-        ({"timeout_seconds": "0"}, {"timeouts": Timeouts(total=0.0)}),
-        ({"response_start_timeout_seconds": "5"}, {"timeouts": Timeouts(response_start=5.0)}),
-        ({"idle_timeout_seconds": "6"}, {"timeouts": Timeouts(idle=6.0)}),
-        ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
-        ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeKind.TCP)}),
-        ({"probe": "none"}, {"probe": ChosenProbe(ProbeKind.NONE)}),
-        ({"probe": "grpc"}, {"probe": ChosenProbe(ProbeKind.GRPC)}),
-        ({"probe": "grpc:my.Svc"}, {"probe": ChosenProbe(ProbeKind.GRPC, "my.Svc")}),
-        ({"probe": "http:/up?x=1"}, {"probe": ChosenProbe(ProbeKind.HTTP, "/up?x=1")}),
-        ({"route": "takeover"}, {"route": Route.TAKEOVER}),
-        ({"owner": "keda"}, {"owner": Owner.KEDA}),
-        (
-            {"min_scale": "2", "max_scale": "9", "initial_scale": "3", "idle_seconds": "10"},
-            {"scale": ScaleRules(100, 2, 9, 3, 10)},
-        ),
-        ({"min_scale": "2"}, {"scale": ScaleRules(min_scale=2)}),
-        ({"activation_scale": "2"}, {"scale": ScaleRules(activation_scale=2)}),
-        ({"awake": "Mon 08:00-18:00"}, {"awake": awake_hours.parse("Mon 08:00-18:00 UTC")}),
-        ({"wake_with": "b, other/c,b"}, {"chain": Chain(("b", "other/c"))}),
-        ({"wake_from": "shop"}, {"chain": Chain(wake_from=("shop",))}),
-        ({"dry_run": "true"}, {"dry_run": True}),
-        ({"max_scale": " 2 "}, {"scale": ScaleRules(max_scale=2)}),
-        ({"max_scale": ""}, {}),
-        (
-            {"waker": "http", "sleep_url": "/sleep?level=1", "wake_url": "http://gpu:8080/on"},
-            {
-                "waker": WakerWords(
-                    WakerName.HTTP, sleep_url="/sleep?level=1", wake_url="http://gpu:8080/on"
-                )
-            },
-        ),
-        ({"asleep_when": "a-b=true"}, {"waker": WakerWords(asleep_when=AsleepWhen("a-b", "true"))}),
-        (
-            {"asleep_when": " mode = is off "},
-            {"waker": WakerWords(asleep_when=AsleepWhen("mode", '"is off"'))},
-        ),
-        ({"asleep_when": 'n = "1"'}, {"waker": WakerWords(asleep_when=AsleepWhen("n", '"1"'))}),
-        (
-            {"profile": "vllm-sleep"},
-            {"waker": WakerWords(profile=True), "policies": OPENAI},
-        ),
-        ({"profile": "openai"}, {"policies": OPENAI}),
-        ({"startup_cpu": "2"}, {"waker": WakerWords(startup_cpu=2000)}),
-        ({"startup_cpu": "1500m"}, {"waker": WakerWords(startup_cpu=1500)}),
-        ({"parked_cpu": "2m/20m"}, {"waker": WakerWords(parked_cpu=Cpu(2, 20))}),
-        ({"parked_cpu": " 5m "}, {"waker": WakerWords(parked_cpu=Cpu(5, 10))}),
-        ({"parked_cpu": "0.1"}, {"waker": WakerWords(parked_cpu=Cpu(100, 100))}),
-        (
-            {"waker": "patch", "sleep_patch": '{"b": {"c": 1}, "a": null}'},
-            {"waker": WakerWords(WakerName.PATCH, '{"a":null,"b":{"c":1}}')},
-        ),
-        (
-            {"wake_patch": '{"metadata": {"annotations": {"x": "y"}}}'},
-            {"waker": WakerWords(wake_patch='{"metadata":{"annotations":{"x":"y"}}}')},
-        ),
-        (
-            {"awake_condition": "cnpg.io/hibernation=False"},
-            {"waker": WakerWords(awake_condition=NamedCondition("cnpg.io/hibernation", "False"))},
-        ),
-    ],
+    RIGHT,
 )
 def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
     assert parse(metadata(**texts)) == Annotations(**expected)
 
 
+SINCE_TCP: Final = "since activator.dev/protocol is tcp"
+PATCH: Final = (
+    'expected a JSON object of at most 4096 characters, as in {"spec": {"stop": true}}, got'
+)
+WRONG: Final[list[tuple[dict[str, Any], str]]] = [
+    ({"target": "hello"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
+    ({"target": "apps/Deployment/x"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
+    ({"target": "apps/v1/Deployment/a/b"}, "expected KIND/NAME"),
+    ({"target": "deployment/../x"}, "expected KIND/NAME"),
+    ({"hosts": "a.com, -b.com"}, "expected up to 256 DNS names"),
+    ({"paths": "api"}, "expected up to 256 paths, as in /api,/v2"),
+    ({"paths": "/a?b"}, "expected up to 256 paths"),
+    ({"paths": "/a%20b"}, "expected up to 256 paths"),
+    ({"paths": "/a\nb"}, "expected up to 256 paths"),
+    ({"paths": ",".join(f"/{n}" for n in range(257))}, "expected up to 256 paths"),
+    ({"headers": "x beta"}, "expected up to 16 header fields, as in x-beta,x-version: 2"),
+    ({"headers": ": 1"}, "expected up to 16 header fields"),
+    ({"headers": "x: a\r\nb: c"}, "expected up to 16 header fields"),
+    ({"headers": ",".join(f"x-{n}" for n in range(17))}, "expected up to 16 header fields"),
+    ({"hosts": "*"}, "expected up to 256 DNS names"),
+    ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
+    ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
+    ({"hosts": f"{'a' * 64}.com"}, "expected up to 256 DNS names"),
+    ({"hosts": ",".join(f"h{n}.com" for n in range(257))}, "expected up to 256 DNS names"),
+    ({"port": "Web!"}, "expected the name or the number of a port"),
+    ({"container_concurrency": "-1"}, "expected an integer from 0 to 2147483647, got '-1'"),
+    ({"container_concurrency": "1.5"}, "expected an integer from 0"),
+    ({"container_concurrency": "1_0"}, "expected an integer from 0"),
+    ({"container_concurrency": "²"}, "expected an integer from 0"),
+    ({"container_concurrency": "9" * 5000}, "expected an integer from 0"),
+    ({"container_concurrency": 7}, "expected a string in quotes, got 7"),
+    ({"timeout_seconds": "5s"}, "expected an integer from 0"),
+    ({"target_concurrency": "0"}, "expected a number from 0.01"),
+    ({"target_concurrency": "nan"}, "expected a number from 0.01"),
+    ({"target_concurrency": "1e9"}, "expected a number from 0.01"),
+    ({"readiness_policy": "Probe"}, "expected one of auto, probe, kubernetes, got 'Probe'"),
+    ({"probe": "http:up"}, "expected http:/PATH, tcp, grpc, grpc:SERVICE or none"),
+    ({"probe": "http:/a b"}, "expected http:/PATH"),
+    ({"probe": "http:/a\r\nHost: x"}, "expected http:/PATH"),
+    ({"probe": "tcp:80"}, "expected http:/PATH"),
+    ({"probe": "grpc:a/b"}, "expected http:/PATH"),
+    ({"route": "shared,takeover"}, "expected one of shared, takeover"),
+    ({"awake": "always"}, "expected spans as in Mon-Fri 08:00-18:00 Europe/Berlin, got 'always'"),
+    (
+        {"awake": "Mon 08:00-18:00 Mars/X"},
+        "expected spans as in Mon-Fri 08:00-18:00 Europe/Berlin (unknown time zone 'Mars/X')",
+    ),
+    ({"wake_with": "a/b/c"}, "expected up to 32 Services, as in backend,other-namespace/cache"),
+    ({"wake_with": ",".join(f"b{n}" for n in range(33))}, "expected up to 32 Services"),
+    ({"wake_from": "*"}, "expected up to 32 namespaces, separated by commas, got '*'"),
+    ({"activation_scale": "0"}, "expected an integer from 1 to 2147483647, got '0'"),
+    ({"dry_run": "yes"}, "expected one of true, false, got 'yes'"),
+    ({"owner": "me"}, "expected one of self, keda, hpa, none"),
+    ({"waker": "hammer"}, "expected one of scale, patch"),
+    *(({"sleep_patch": text}, PATCH) for text in ("{", "[]", "{}", '{"a": "' + "x" * 4096 + '"}')),
+    *(
+        ({"sleep_patch": text}, PATCH.replace(", got", f" ({reason}), got"))
+        for text, reason in (
+            ('{"a": ' + "[" * 200 + "]" * 200 + "}", "more than 200 objects and lists"),
+            ('{"a": NaN}', "NaN is no JSON"),
+            ("{ }", "it is empty"),
+            ('{"a" 1}', "Expecting ':' delimiter: line 1 column 6 (char 5)"),
+            ('{"kind": "Pod"}', "a patch must not change kind"),
+            ('{"metadata": null}', "a patch must not change metadata as a whole"),
+            (
+                '{"apiVersion": "v2", "metadata": {"uid": "1", "finalizers": null}}',
+                "a patch must not change apiVersion, metadata.finalizers, metadata.uid",
+            ),
+            *(
+                (f'{{"metadata": {{"{name}": "x"}}}}', f"a patch must not change metadata.{name}")
+                for name in ("name", "namespace", "resourceVersion", "ownerReferences")
+            ),
+        )
+    ),
+    ({"wake_patch": "x"}, "expected a JSON object"),
+    ({"awake_condition": "Ready"}, "expected TYPE=STATUS, as in Ready=True; STATUS is True,"),
+    ({"awake_condition": "Ready=Yes"}, "expected TYPE=STATUS"),
+    ({"sleep_url": "sleep"}, "expected a path of the pods, as in /sleep, or http://SERVICE"),
+    ({"wake_url": "http://user@gpu/on"}, "expected a path of the pods"),
+    ({"wake_url": "http://gpu"}, "expected a path of the pods"),
+    ({"state_url": "http://gpu:0/state"}, "expected a path of the pods"),
+    ({"state_url": "ftp://gpu/state"}, "expected a path of the pods"),
+    ({"sleep_url": "/a b"}, "expected a path of the pods"),
+    ({"asleep_when": "sleeping"}, "expected MEMBER = VALUE of a JSON object, as in is_sl"),
+    ({"asleep_when": "a b = 1"}, "expected MEMBER = VALUE of a JSON object"),
+    ({"asleep_when": "a ="}, "expected MEMBER = VALUE of a JSON object"),
+    ({"startup_cpu": "-1"}, "expected CPU below 1000, as in 500m or 2, got '-1'"),
+    ({"startup_cpu": "1000"}, "expected CPU below 1000, as in 500m or 2"),
+    ({"startup_cpu": "0.000"}, "expected CPU below 1000, as in 500m or 2"),
+    ({"startup_cpu": 2}, "expected a string in quotes, got 2"),
+    ({"parked_cpu": "little"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got 'little'"),
+    ({"parked_cpu": "0"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got '0'"),
+    ({"parked_cpu": "1/"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got '1/'"),
+    (
+        {"parked_cpu": "20m/10m"},
+        "expected REQUEST or REQUEST/LIMIT, as in 1m/10m (the limit is below the request), got",
+    ),
+    ({"parked_cpu": "1m/2m/3m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
+    ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
+    ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
+    ({"protocol": "TCP"}, "expected one of http, tcp, got 'TCP'"),
+    ({"wake_after_milliseconds": "10001"}, "expected an integer from 0 to 10000, got '10001'"),
+    ({"keep_awake": "always"}, "expected one of connections, bytes, got 'always'"),
+    ({"send_proxy": "v3"}, "expected one of v1, v2, got 'v3'"),
+    ({"warm_path": "pods"}, "expected one of activators, direct, got 'pods'"),
+    ({"listen_port": "0"}, "expected an integer from 1 to 65535, got '0'"),
+    *(
+        ({"protocol": "tcp", name: value}, f"expected no such annotation, {SINCE_TCP}, got")
+        for name, value in (
+            *(("hosts", "a.com"), ("idle_timeout_seconds", "5"), ("while_waiting", "page")),
+            *(("wake_methods", "GET"), ("auth_url", "http://a/"), ("profile", "openai")),
+            *(("adaptive_concurrency", "on"), ("priority_trust", "true")),
+        )
+    ),
+    *(
+        ({"protocol": "tcp", name: value}, f"expected client-ip, {SINCE_TCP}, got '{value}'")
+        for name, value in (*(("hash_key", "path"), ("sticky", "cookie"), ("fair_by", "header:x")),)
+    ),
+]
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize(
     ("texts", "error"),
-    [
-        ({"target": "hello"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
-        ({"target": "apps/Deployment/x"}, "expected KIND/NAME or GROUP/VERSION/KIND/NAME"),
-        ({"target": "apps/v1/Deployment/a/b"}, "expected KIND/NAME"),
-        ({"target": "deployment/../x"}, "expected KIND/NAME"),
-        ({"hosts": "a.com, -b.com"}, "expected up to 256 DNS names"),
-        ({"paths": "api"}, "expected up to 256 paths, as in /api,/v2"),
-        ({"paths": "/a?b"}, "expected up to 256 paths"),
-        ({"paths": "/a%20b"}, "expected up to 256 paths"),
-        ({"paths": "/a\nb"}, "expected up to 256 paths"),
-        ({"paths": ",".join(f"/{n}" for n in range(257))}, "expected up to 256 paths"),
-        ({"headers": "x beta"}, "expected up to 16 header fields, as in x-beta,x-version: 2"),
-        ({"headers": ": 1"}, "expected up to 16 header fields"),
-        ({"headers": "x: a\r\nb: c"}, "expected up to 16 header fields"),
-        ({"headers": ",".join(f"x-{n}" for n in range(17))}, "expected up to 16 header fields"),
-        ({"hosts": "*"}, "expected up to 256 DNS names"),
-        ({"waker": "hammer"}, "expected one of scale, patch"),
-        ({"sleep_patch": "{"}, "expected a JSON object of at most 4096 bytes"),
-        (
-            {"sleep_patch": "[]"},
-            'expected a JSON object of at most 4096 bytes, as in {"spec": {"stop": true}}, got',
-        ),
-        ({"sleep_patch": "{}"}, "expected a JSON object"),
-        ({"sleep_patch": "[" * 4000}, "expected a JSON object"),
-        ({"sleep_patch": '{"a": "' + "x" * 4096 + '"}'}, "expected a JSON object"),
-        ({"sleep_patch": '{"a": NaN}'}, "expected a JSON object"),
-        ({"wake_patch": '{"kind": "Pod"}'}, "a patch must not change kind"),
-        (
-            {"wake_patch": '{"apiVersion": "v2", "metadata": {"uid": "1", "finalizers": null}}'},
-            "a patch must not change apiVersion, metadata.finalizers, metadata.uid",
-        ),
-        ({"wake_patch": '{"metadata": null}'}, "a patch must not change metadata as a whole"),
-        *(
-            (
-                {"sleep_patch": f'{{"metadata": {{"{name}": "x"}}}}'},
-                f"a patch must not change metadata.{name}",
-            )
-            for name in ("name", "namespace", "resourceVersion", "ownerReferences")
-        ),
-        ({"awake_condition": "Ready"}, "expected TYPE=STATUS, as in Ready=True; STATUS is True,"),
-        ({"awake_condition": "Ready=Yes"}, "expected TYPE=STATUS"),
-        ({"hosts": "a.*.com"}, "expected up to 256 DNS names"),
-        ({"hosts": "a.com:80"}, "expected up to 256 DNS names"),
-        ({"hosts": f"{'a' * 64}.com"}, "expected up to 256 DNS names"),
-        ({"hosts": ",".join(f"h{n}.com" for n in range(257))}, "expected up to 256 DNS names"),
-        ({"port": "Web!"}, "expected the name or the number of a port"),
-        ({"container_concurrency": "-1"}, "expected an integer from 0 to 2147483647, got '-1'"),
-        ({"container_concurrency": "1.5"}, "expected an integer from 0"),
-        ({"container_concurrency": "1_0"}, "expected an integer from 0"),
-        ({"container_concurrency": "²"}, "expected an integer from 0"),
-        ({"container_concurrency": "9" * 5000}, "expected an integer from 0"),
-        ({"container_concurrency": 7}, "expected a string in quotes, got 7"),
-        ({"timeout_seconds": "5s"}, "expected an integer from 0"),
-        ({"target_concurrency": "0"}, "expected a number from 0.01"),
-        ({"target_concurrency": "nan"}, "expected a number from 0.01"),
-        ({"target_concurrency": "1e9"}, "expected a number from 0.01"),
-        ({"readiness_policy": "Probe"}, "expected one of auto, probe, kubernetes, got 'Probe'"),
-        ({"probe": "http:up"}, "expected http:/PATH, tcp, grpc, grpc:SERVICE or none"),
-        ({"probe": "http:/a b"}, "expected http:/PATH"),
-        ({"probe": "http:/a\r\nHost: x"}, "expected http:/PATH"),
-        ({"probe": "tcp:80"}, "expected http:/PATH"),
-        ({"probe": "grpc:a/b"}, "expected http:/PATH"),
-        ({"route": "shared,takeover"}, "expected one of shared, takeover"),
-        ({"awake": "always"}, "expected spans as in Mon-Fri 08:00-18:00 Europe/Berlin ('always'"),
-        ({"wake_with": "a/b/c"}, "expected up to 32 Services, as in backend,other-namespace/cache"),
-        ({"wake_with": ",".join(f"b{n}" for n in range(33))}, "expected up to 32 Services"),
-        ({"wake_from": "*"}, "expected up to 32 namespaces, separated by commas, got '*'"),
-        ({"activation_scale": "0"}, "expected an integer from 1 to 2147483647, got '0'"),
-        ({"dry_run": "yes"}, "expected one of true, false, got 'yes'"),
-        ({"owner": "me"}, "expected one of self, keda, hpa, none"),
-        ({"sleep_url": "sleep"}, "expected a path of the pods, as in /sleep, or http://SERVICE"),
-        ({"wake_url": "http://user@gpu/on"}, "expected a path of the pods"),
-        ({"wake_url": "http://gpu"}, "expected a path of the pods"),
-        ({"state_url": "http://gpu:0/state"}, "expected a path of the pods"),
-        ({"state_url": "ftp://gpu/state"}, "expected a path of the pods"),
-        ({"sleep_url": "/a b"}, "expected a path of the pods"),
-        ({"asleep_when": "sleeping"}, "expected MEMBER = VALUE of a JSON object, as in is_sl"),
-        ({"asleep_when": "a b = 1"}, "expected MEMBER = VALUE of a JSON object"),
-        ({"asleep_when": "a ="}, "expected MEMBER = VALUE of a JSON object"),
-        ({"startup_cpu": "-1"}, "expected CPU from 1m to 1000, as in 500m or 2, got '-1'"),
-        ({"startup_cpu": "1001"}, "expected CPU from 1m to 1000, as in 500m or 2"),
-        ({"startup_cpu": 2}, "expected a string in quotes, got 2"),
-        ({"parked_cpu": "little"}, "expected a quantity, as in 250m or 1Gi, got 'little'"),
-        ({"parked_cpu": "0"}, "expected CPU from 1m to 1000, as in 500m or 2, got '0'"),
-        ({"parked_cpu": "1/"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m, got '1/'"),
-        ({"parked_cpu": "20m/10m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
-        ({"parked_cpu": "1m/2m/3m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
-        ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
-        ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
-    ],
+    WRONG,
 )
 def test_an_error_names_object_annotation_and_allowed_values(
     texts: dict[str, object], error: str

@@ -245,6 +245,23 @@ async def test_a_mark_that_cannot_be_written_keeps_the_object_awake(
             assert (await running.service())["findings"] == []
 
 
+async def test_a_mark_that_cannot_be_written_is_not_written_once_no_waker_needs_it(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as of:
+        await of.add()
+        of.plane.faults.forbid("patch", "services", "")
+        async with deciding(of) as running:
+            await elapse(100)
+            assert (await running.service())["findings"]
+            of.plane.faults.allow("patch", "services", "")
+            await of.kube.annotate(target="Deployment/hello")
+            calls = len(of.kube.calls("patch", "services"))
+            await elapse(5)
+            assert (await running.service())["findings"] == []
+            assert len(of.kube.calls("patch", "services")) == calls
+
+
 async def test_the_condition_keeps_the_mark_until_it_holds(tmp_path: Path) -> None:
     async with world(tmp_path) as of:
         await of.add(awake_condition="Ready=True")

@@ -177,7 +177,7 @@ class Running:
         self,
         cluster: Cluster,
         pod: str,
-        parts: Sequence[Callable[[PartContext], Part]] | None,
+        parts: Sequence[Callable[[PartContext], Part | None]] | None,
         **flags: str,
     ) -> None:
         self.pod = pod
@@ -285,7 +285,7 @@ async def cluster(
 async def scaler(
     of: Cluster,
     pod: str = "scale-1",
-    parts: Sequence[Callable[[PartContext], Part]] | None = WITHOUT_KEDA,
+    parts: Sequence[Callable[[PartContext], Part | None]] | None = WITHOUT_KEDA,
     **flags: str,
 ) -> AsyncIterator[Running]:
     """Run a scaler in a pod of its own; ``parts`` None for all parts of the program."""

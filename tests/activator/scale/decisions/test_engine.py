@@ -9,7 +9,6 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.scale.decisions.engine import (
-    LOOK,
     MOST,
     NEW_LEADER,
     STEP,
@@ -18,7 +17,7 @@ from activator.scale.decisions.engine import (
     Sharing,
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
-from activator.scale.decisions.record import AGAIN, Decided, Facts, Record
+from activator.scale.decisions.record import AGAIN, LOOK, Decided, Facts, Record
 from activator.scale.part import Part
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Report, ServiceName

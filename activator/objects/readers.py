@@ -1,0 +1,226 @@
+"""Readers of annotations: each reads a value, and has a CEL expression that refuses the same ones.
+
+The activator reads; the API server evaluates the expressions, which manifests/admission_policy.py
+collects. A pattern must mean the same to ``re`` and to RE2: without look-around, classes such as
+``\\d`` and counts above 1000. Source: the language of CEL, with the functions of Kubernetes 1.30.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from activator.objects.fields import Field
+
+T = TypeVar("T")
+_Enum = TypeVar("_Enum", bound=Enum)
+
+
+class Shape(Protocol):
+    """Which texts are allowed, in Python and in CEL."""
+
+    def allows(self, text: str) -> bool:
+        """Return whether a text without white space around it is allowed."""
+
+    def cel(self, value: str) -> str:
+        """Return the same as an expression; ``value`` is the one of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One of these words."""
+
+    words: tuple[str, ...]
+
+    def allows(self, text: str) -> bool:
+        """Return whether it is one of the words."""
+        return text in self.words
+
+    def cel(self, value: str) -> str:
+        """Return the expression for it."""
+        return f"{value} in {json.dumps(self.words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A decimal number without sign and exponent, within limits.
+
+    Attributes:
+        least, most: the limits.
+        decimals: the most digits behind the point; 0: an integer.
+    """
+
+    least: float
+    most: float
+    decimals: int = 0
+
+    @property
+    def _text(self) -> Text:
+        fraction = rf"(?:\.[0-9]{{1,{self.decimals}}})?" if self.decimals else ""
+        return Text(rf"[0-9]{{1,10}}{fraction}")
+
+    def allows(self, text: str) -> bool:
+        """Return whether it is a number within the limits."""
+        return self._text.allows(text) and self.least <= float(text) <= self.most
+
+    def cel(self, value: str) -> str:
+        """Return the expression for it."""
+        limits = f"double({value}) >= {self.least:.2f} && double({value}) <= {self.most:.2f}"
+        return f"{self._text.cel(value)} && {limits}"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of a pattern.
+
+    Attributes:
+        pattern: of the whole text.
+        most: characters.
+        but: a pattern of texts that are not allowed; empty for none.
+    """
+
+    pattern: str
+    most: int = 1024
+    but: str = ""
+
+    def allows(self, text: str) -> bool:
+        """Return whether the whole text has the pattern."""
+        return (
+            len(text) <= self.most
+            and re.fullmatch(self.pattern, text) is not None
+            and not (self.but and re.fullmatch(self.but, text))
+        )
+
+    def cel(self, value: str) -> str:
+        """Return the expression for it, the cheap part first."""
+        found = f"size({value}) <= {self.most} && {_matches(value, self.pattern)}"
+        return f"{found} && !{_matches(value, self.but)}" if self.but else found
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members with separators between them; empty ones do not count.
+
+    Attributes:
+        each: what is allowed for a member, without white space around it.
+        most: members, empty ones too.
+    """
+
+    each: Shape
+    most: int
+    separator: str = ","
+
+    def of(self, text: str) -> list[str]:
+        """Return the members of a text."""
+        return [each for each in map(str.strip, text.split(self.separator)) if each]
+
+    def allows(self, text: str) -> bool:
+        """Return whether all members are allowed."""
+        is_short = text.count(self.separator) < self.most
+        return is_short and all(map(self.each.allows, self.of(text)))
+
+    def cel(self, value: str) -> str:
+        """Return the expression for it."""
+        members = f"{value}.split({json.dumps(self.separator)})"
+        each = f'{members}.map(m, m.trim()).all(m, m == "" || {self.each.cel("m")})'
+        return f"{members}.size() <= {self.most} && {each}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader(Generic[T]):
+    """Reads the value of one annotation. White space around it does not count.
+
+    Attributes:
+        shape: which texts are allowed.
+        allowed: the same for people, behind "expected".
+        value: returns the value of such a text. Its ``ValueError`` refuses what no shape can tell.
+        wrong: the safe default for a wrong value; None for that of an absent one.
+    """
+
+    shape: Shape
+    allowed: str
+    value: Callable[[str], T | None]
+    wrong: T | None = None
+
+    def __call__(self, field: Field) -> T | None:
+        """Return the value; None if it is absent or empty.
+
+        Raises:
+            ManifestError: it is not allowed; the error has the allowed ones, and the safe default.
+        """
+        if field.value is not None and not isinstance(field.value, str):
+            field.expected("a string in quotes", self.wrong)
+        text = field.text().strip()
+        if not text:
+            return None
+        if not self.shape.allows(text):
+            field.expected(self.allowed, self.wrong)
+        try:
+            return self.value(text)
+        except ValueError as error:
+            field.expected(f"{self.allowed} ({error})", self.wrong)
+
+    def cel(self, name: str) -> str:
+        """Return an expression of the error's text for an annotation; empty for an allowed value.
+
+        The text ends before the value that was found.
+        """
+        wanted = json.dumps(f"expected {self.allowed}")
+        return f'[{cel_text(name)}].all(v, v == "" || {self.shape.cel("v")}) ? "" : {wanted}'
+
+
+class Contradiction(NamedTuple):
+    """Values that are allowed alone, but not together. Its parser states the rule a second time.
+
+    Attributes:
+        names: of the annotations; the first is the wrong one.
+        cel: as of ``Reader.cel``.
+    """
+
+    names: tuple[str, ...]
+    cel: str
+
+
+def cel_text(name: str) -> str:
+    """Return the expression of an annotation's text without white space around it."""
+    return f'variables.annotations[?{json.dumps(name)}].orValue("").trim()'
+
+
+def words(values: Mapping[str, T], wrong: T | None = None) -> Reader[T]:
+    """Return a reader of words, each with its value."""
+    return Reader(Words(tuple(values)), f"one of {', '.join(values)}", values.__getitem__, wrong)
+
+
+def enum_of(values: type[_Enum], wrong: _Enum | None = None) -> Reader[_Enum]:
+    """Return a reader of the words of an enum."""
+    return words({each.value: each for each in values if each.value}, wrong)
+
+
+def switch(*, wrong: bool | None = None) -> Reader[bool]:
+    """Return a reader of ``true`` and ``false``."""
+    return words({"true": True, "false": False}, wrong)
+
+
+def members(
+    each: Shape, most: int, allowed: str, value: Callable[[str], T], separator: str = ","
+) -> Reader[tuple[T, ...]]:
+    """Return a reader of a list, in order and each value once; the safe default is ().
+
+    Arguments:
+        allowed: the members for people, behind their largest number.
+    """
+    shape = Members(each, most, separator)
+    return Reader(
+        shape,
+        f"up to {most} {allowed}",
+        lambda text: tuple(dict.fromkeys(map(value, shape.of(text)))) or None,
+        (),
+    )
+
+
+def _matches(value: str, pattern: str) -> str:
+    return f"{value}.matches({json.dumps(f'^(?:{pattern})$')})"
