@@ -30,12 +30,19 @@ async def test_silent_clients_are_bounded_and_others_are_served() -> None:
     world = TcpWorld()
     await world.start(queue=Limits(queue_depth=100))
     pod = await world.asleep()
-    crowd = silent(world.port, 1000)
-    await until(lambda: len(world.proxy.connections) == 1000)
+    crowd = []
+    for number in range(1, 6):  # the kernel keeps no more before they are accepted
+        crowd += silent(world.port, 1000)
+        await until(lambda number=number: len(world.proxy.connections) == 1000 * number)
     assert world.load == 0
     await world.in_time(lambda: world.throttler.breaker.waiting == 100)
+    other, client = await world.other()
+    client.send(b"x")
+    assert await other.connections[0].take(1) == b"x"
+    client.close()
+    other.connections[0].close()
     await world.in_time(lambda: len(world.proxy.connections) == 100)
-    assert world.outcomes() == {"queue-full": 900}
+    assert world.outcomes() == {"queue-full": 4900}
     assert world.throttler.breaker.own.bytes == 0
     for each in crowd:
         each.close()
@@ -62,6 +69,33 @@ async def test_beyond_the_limit_of_files_a_client_is_closed(world: TcpWorld) -> 
     for each in (first, second):
         each.close()
     pod.connections[0].close()
+
+
+async def test_if_files_run_short_silent_clients_of_an_awake_service_give_place(
+    world: TcpWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    [pod] = await world.up()
+    world.proxy.max_connections = 3
+    talks = await world.client()
+    talks.send(b"x")
+    quiet = [await world.client() for _ in range(2)]
+    await until(lambda: len(pod.connections) == 3)
+    await world.clock_moves(9.0)
+    early = await world.client()
+    await early.ended()
+    await world.clock_moves(2.0)
+    late = [await world.client() for _ in range(2)]
+    for each in late:
+        each.send(b"late")
+    await until(lambda: sum(each.received == b"late" for each in pod.connections) == 2)
+    for each in quiet:
+        await each.ended()
+        assert not each.reset
+    assert not talks.eof
+    assert world.outcomes() == {"queue-full": 2}
+    assert "closed a connection: queue-full; too many connections" in caplog.text
+    for each in (talks, early, *late, *quiet):
+        each.abort()
 
 
 async def test_a_connection_waits_for_a_free_file(world: TcpWorld) -> None:

@@ -151,6 +151,29 @@ class TcpWorld(World):
         await pod.listen()
         self.put(pod)
 
+    async def other(self) -> tuple[TcpPod, Client]:
+        """Set another TCP Service, with one healthy pod; return the pod and a client."""
+        pod = TcpPod()
+        await pod.listen()
+        self.pods.append(pod)  # type: ignore[arg-type] # it has all that is used
+        throttler = self.serve(
+            name="other",
+            protocol=AppProtocol.TCP,
+            policies=Policies(connections=ConnectionPolicies()),
+        )
+        listed = ListedEndpoints(frozenset((pod.endpoint,)))
+        self.driver.set_endpoints(throttler.revision.id, {AppProtocol.TCP: listed})
+        await until(lambda: throttler.statistics().healthy)
+        sock = listen("127.0.0.1", 0, "a test")
+        listener = service_listener(self.proxy, sock, ClientPort(b"ns/other"))
+        listener.accept = partial(self.tcp.accept, throttler.revision.id)
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(Client, *sock.getsockname())
+        self.clients.append(client)
+        await until(lambda: pod.connections)
+        listener.close()
+        return pod, client
+
     @property
     def load(self) -> int:
         """The connections that count as load now."""
