@@ -93,6 +93,11 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.pods.http2",
     "activator.proxy.pods.pool",
     "activator.proxy.pods.probes",
+    "activator.proxy.tcp.clients",
+    "activator.proxy.tcp.connection",
+    "activator.proxy.tcp.demand",
+    "activator.proxy.tcp.proxy_header",
+    "activator.proxy.tcp.side",
     "activator.proxy.transport.peer_socket",
     "activator.proxy.transport.files",
 )

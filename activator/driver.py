@@ -89,6 +89,7 @@ class Driver:
         on_stranded: called for each queued request whose revision has lost its last usable pod, if
             the revision has annotations for requests without a pod.
         on_route: called when a plain Service has another route.
+        on_pods: called when the list of a revision's pods has changed.
         cold_starts: the cold starts of revisions.
     """
 
@@ -114,6 +115,7 @@ class Driver:
         self.hurry_discovery: Callable[[], None] = lambda: None
         self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
         self.on_route: Callable[[RevisionID, ServiceRoute], None] = lambda _revision, _route: None
+        self.on_pods: Callable[[RevisionID], None] = lambda _revision: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.cold_starts = ColdStarts(self.events, why=self.why)
@@ -332,6 +334,7 @@ class Driver:
                 self._narration.gone(changes.gone)  # before the change of capacity
         self.cold_starts.listed(revision, now)
         self.carry_out(changes, gone_reported=True)
+        self.on_pods(revision)
 
     def set_activators(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]

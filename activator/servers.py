@@ -33,6 +33,7 @@ from activator.proxy.client.listener import (
     listen,
     service_listener,
 )
+from activator.proxy.tcp.clients import TcpClients
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.certificates import ServerTls, metrics_tls
@@ -89,7 +90,8 @@ class Servers:
             runtime.observers.certificates["https"] = store
         self._data = [data_server(runtime.proxy)]
         self._admission: PausingListener | None = None
-        self.service_ports = ServicePorts(runtime.proxy, settings.bind)
+        self._tcp = TcpClients(runtime.proxy)
+        self.service_ports = ServicePorts(runtime.proxy, settings.bind, self._tcp.accept)
         runtime.driver.on_route = self.service_ports.set_route
 
     async def start(self) -> None:
@@ -195,6 +197,7 @@ class Servers:
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tcp.poller.close()
         for sock in self.sockets.values():
             sock.close()  # after a failed start, some sockets have no server
         await self._lifespan.aclose()

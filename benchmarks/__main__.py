@@ -32,6 +32,8 @@ from benchmarks import (
     sigterm,
     slow_readers,
     startup,
+    tcp,
+    tcp_servers,
     tls,
     two_activators,
     unreachable,
@@ -89,6 +91,13 @@ PARTS: dict[str, Part] = {
     ),
     "event-streams": lambda folder, o: event_streams.measure(
         folder, 500 if o.quick else 5000, 1 if o.quick else 3
+    ),
+    "tcp": lambda folder, o: tcp.measure(
+        folder, tcp.Turns(3, 1_000, 0.5, 500) if o.quick else tcp.Turns(5, 4_000, 2.0, 2_000)
+    ),
+    "tcp-servers": lambda folder, o: tcp_servers.measure(
+        folder,
+        tcp_servers.Turns(5, 200, 12, 300) if o.quick else tcp_servers.Turns(20, 1_000, 60, 10_000),
     ),
     "slow-readers": lambda folder, o: slow_readers.measure(folder, o.quick, 1 if o.quick else 3),
     "idle": lambda folder, o: idle.measure(folder, 1000, 10.0 if o.quick else 60.0),

@@ -95,6 +95,7 @@ ROOMS: Final[dict[str, frozenset[str]]] = {
     "exchange": frozenset({"http2", "message", "transport"}),
     "pods": frozenset({"exchange", "http2", "message", "transport"}),
     "client": frozenset({"exchange", "http2", "message", "transport"}),
+    "tcp": frozenset({"client", "exchange", "message", "pods", "transport"}),
 }
 
 #: The rooms that all parts of the scaler may import.

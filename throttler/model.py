@@ -12,7 +12,13 @@ from enum import Enum, StrEnum
 from math import inf
 from typing import Final, NamedTuple, final
 
-from throttler.request_policies import NORMAL, InterceptorRules, RequestPolicies, RouteRule
+from throttler.request_policies import (
+    NORMAL,
+    ConnectionPolicies,
+    InterceptorRules,
+    RequestPolicies,
+    RouteRule,
+)
 
 # How the activator probes a pod, and which response means that the pod is ready.
 #
@@ -113,15 +119,23 @@ class RevisionID(NamedTuple):
 
 
 class AppProtocol(Enum):
-    """The protocol of a revision's pods; the value is the name of the container port."""
+    """The protocol of a revision's pods; of HTTP, the value is the name of the container port.
+
+    TCP: of a plain Service whose bytes pass as they come; nothing parses them.
+    """
 
     HTTP1 = "http1"
     H2C = "h2c"
+    TCP = "tcp"
 
     @property
     def port_name(self) -> str:
-        """The name of the Endpoints port for this protocol."""
+        """The name of the Endpoints port for a protocol of ``HTTP_PROTOCOLS``."""
         return "http" if self is AppProtocol.HTTP1 else "http2"
+
+
+#: The protocols that a Revision of Knative may have.
+HTTP_PROTOCOLS: Final = (AppProtocol.HTTP1, AppProtocol.H2C)
 
 
 class MeshMode(Enum):
@@ -249,6 +263,7 @@ class Policies:
             containerConcurrency 0.
         order: how the queue orders requests; None: by arrival.
         requests: the policies of requests without a pod; None without any.
+        connections: the policies of connections; None unless the protocol is TCP.
     """
 
     load_balancing: str = ""
@@ -258,9 +273,10 @@ class Policies:
     adaptive: AdaptiveMode = AdaptiveMode.OFF
     order: QueueOrder | None = None
     requests: RequestPolicies | None = None
+    connections: ConnectionPolicies | None = None
 
     def places_like(self, other: Policies) -> bool:
-        """Return whether pods get requests alike: only ``order`` and ``requests`` may differ."""
+        """Return whether pods get requests alike: ``order`` and later fields may differ."""
         mine = (self.load_balancing, self.hash_key, self.sticky, self.sticky_overflow)
         theirs = (other.load_balancing, other.hash_key, other.sticky, other.sticky_overflow)
         return mine == theirs and self.adaptive is other.adaptive
@@ -387,6 +403,7 @@ class ServiceRoute(NamedTuple):
         reconnect: whether new connections would reach the pods directly. Then the activator asks
             clients on ``port`` to reconnect.
         pods: the name of the Service whose EndpointSlices list its pods.
+        is_tcp: whether bytes on ``port`` pass as they come. Then no host names the Service.
     """
 
     created: str = ""
@@ -394,6 +411,7 @@ class ServiceRoute(NamedTuple):
     port: int = 0
     reconnect: bool = False
     pods: str = ""
+    is_tcp: bool = False
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -172,6 +172,28 @@ class WhileWaiting:
     page_template: str = ""
 
 
+class ProxyHeader(StrEnum):
+    """The version of the PROXY header that names the client of a connection to its pod."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPolicies:
+    """The policies of the connections of a TCP Service.
+
+    Attributes:
+        wake_after: seconds after which a client that has sent no byte wakes the workload.
+        by_bytes: whether only a connection on which bytes pass is load; else each open one is.
+        send_proxy: the header before the first byte to a pod; None for none.
+    """
+
+    wake_after: float = 0.1
+    by_bytes: bool = False
+    send_proxy: ProxyHeader | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class WakeRules:
     """Which requests may wait for a pod. Others get ``asleep_status`` while no pod is usable.

@@ -14,7 +14,7 @@ from throttler.adaptive import Adaptive
 from throttler.balancing import adaptive_mode, policy_for, sticky_for
 from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
 from throttler.lb_policy import Policy, RandomChoice2
-from throttler.model import AdaptiveMode, RevisionConfig, RevisionKind
+from throttler.model import AdaptiveMode, AppProtocol, RevisionConfig, RevisionKind
 from throttler.pod import FreePods, PodTracker
 from throttler.ticket import ASSIGNED, Outcome, Ticket
 from throttler.zones import Zones
@@ -66,9 +66,9 @@ class Silence:
 
         Returns:
             None below ``SILENT_AFTER``, and while the pod has no request. Bytes of a response
-            that has begun do not count.
+            that has begun do not count. A connection of a TCP Service may be silent for hours.
         """
-        if not pod.in_flight:
+        if not pod.in_flight or pod.config.revision.protocol is AppProtocol.TCP:
             return None
         silent = now - max(self.busy_since[pod], pod.last_response_at)
         return silent if silent >= SILENT_AFTER else None

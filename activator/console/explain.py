@@ -75,20 +75,21 @@ def _headline(one: client.Json, cause: str, starts: bool) -> str:
         name = f"{of}{interceptor.text('object')} {name}"
     elif status.is_plain(one):
         name = f"Service {name}"
-    queued = one.whole("queued")
+    queued, unit = one.whole("queued"), status.unit(one)
     if queued:
-        waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
+        waits = f"1 {unit} waits" if queued == 1 else f"{queued} {unit}s wait"
         reason = one.text("reason", default="for an unknown reason")
         return f"{name}: {waits}, {cause or _starting(one, reason) or reason}"
     if status.deleted(one):
-        return f"{name}: deleted; no request waits, a new one would get 404"
+        new = "404" if unit == "request" else "no pod"
+        return f"{name}: deleted; no {unit} waits, a new one would get {new}"
     if "nextReason" in one:
         reason = one.text("nextReason")
         would = "a pod is starting" if starts else f"a new one would, {reason}"
         state = cause or _starting(one, reason) or would
-        return f"{name}: no request waits, {state}"
+        return f"{name}: no {unit} waits, {state}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
-    return f"{name}: no request waits{would}"
+    return f"{name}: no {unit} waits{would}"
 
 
 def _starting(one: client.Json, reason: str, *, late: bool = True) -> str:
@@ -147,7 +148,7 @@ def _facts(
         yield Fact("Readiness", (f"a pod is usable if {_READINESS.get(rule, rule)}",))
     yield from explain_parts.policies(one)
     if (forecast := one.node("forecast")) is not None:
-        yield from _forecast(forecast)
+        yield from _forecast(forecast, status.unit(one))
 
 
 def _reasons(
@@ -226,7 +227,8 @@ def _failures(one: client.Json) -> Iterator[Fact]:
     if (last := one.node("lastFailure")) is not None:
         reason, detail = last.text("reason"), last.text("detail", default="")
         about = f" ({detail})" if detail else ""
-        text = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
+        got = last.whole("status") or "closed,"  # a connection has no status
+        text = f"{got} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
         means = meaning(reason, is_service=status.is_plain(one))
         yield Fact("Last failure", (text, means, page_of(reason)))
     if (failures := one.node("failures")) is not None:
@@ -256,7 +258,11 @@ def _probe(probe: client.Json) -> str:
 
 def _protocol(one: client.Json) -> str:
     """Return the protocol of a Service's pods."""
-    words = {"http1": "HTTP/1.1", "h2c": "HTTP/2"}
+    words = {
+        "http1": "HTTP/1.1",
+        "h2c": "HTTP/2",
+        "tcp": "TCP: bytes pass as they come; each connection counts as one request",
+    }
     protocol = words.get(one.text("protocol"), one.text("protocol"))
     return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol
 
@@ -324,14 +330,18 @@ _PROBES: Final = {
 }
 
 _FORECAST: Final = (
-    ("startSeconds", "a start takes about {:.3g} s"),
-    ("drainSecondsPerRequest", "a request leaves the queue about every {:.3g} s"),
-    ("expectedWaitSeconds", "a new request would wait about {:.3g} s"),
+    ("startSeconds", "a start takes about {seconds:.3g} s"),
+    ("drainSecondsPerRequest", "a {unit} leaves the queue about every {seconds:.3g} s"),
+    ("expectedWaitSeconds", "a new {unit} would wait about {seconds:.3g} s"),
 )
 
 
-def _forecast(forecast: client.Json) -> Iterator[Fact]:
-    texts = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
+def _forecast(forecast: client.Json, unit: str) -> Iterator[Fact]:
+    texts = [
+        words.format(seconds=forecast.number(name), unit=unit)
+        for name, words in _FORECAST
+        if name in forecast
+    ]
     if texts:
         yield Fact("Forecast", ("; ".join(texts),))
 

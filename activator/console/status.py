@@ -132,6 +132,11 @@ def is_plain(one: client.Json) -> bool:
     return one.text("kind", default=_REVISION) != _REVISION
 
 
+def unit(one: client.Json) -> str:
+    """Return the word for an element of the queue: ``request`` or ``connection``."""
+    return "connection" if one.text("protocol", default="") == "tcp" else "request"
+
+
 def deleted(one: client.Json) -> bool:
     """Return whether the Revision object is gone; older activators have no such field."""
     return one.flag("deleted")
@@ -172,7 +177,7 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
     if any(pod.flag("usable") for pod in pods):
         return "serving"
     if out := _out(pods):
-        return f"{out} (no request waits)"
+        return f"{out} (no {unit(one)} waits)"
     forecast = one.node("forecast")
     starts = pods or (forecast is not None and "startingSeconds" in forecast)
     state = "starting" if starts else "scaled-to-zero"
@@ -190,7 +195,7 @@ def _out(pods: Sequence[client.Json]) -> str:
     return next((_OUT[rule] for rule in rules if rule in _OUT), "")
 
 
-_WRONG: Final = ("(no request waits)", "failed start")
+_WRONG: Final = ("(no request waits)", "(no connection waits)", "failed start")
 
 
 def _style(row: StatusRow) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from activator.knative.words import is_private, is_public, revision_of
 from activator.objects.fields import Field, ObjectKey, host, ip_of, port_named, root
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
+from throttler.model import HTTP_PROTOCOLS, AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 # -- core/v1 Endpoints --------------------------------------------------------------------------
 #
@@ -32,10 +32,10 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     """
     endpoints = root(obj, "Endpoints")
     if is_private(endpoints):
-        listed = {protocol: _endpoints(endpoints, protocol) for protocol in AppProtocol}
+        listed = {protocol: _endpoints(endpoints, protocol) for protocol in HTTP_PROTOCOLS}
         return PrivateEndpoints(revision_of(endpoints), listed, is_truncated(endpoints))
     if is_public(endpoints):
-        addresses = {protocol: _public(endpoints, protocol) for protocol in AppProtocol}
+        addresses = {protocol: _public(endpoints, protocol) for protocol in HTTP_PROTOCOLS}
         return PublicEndpoints(revision_of(endpoints), addresses, is_truncated(endpoints))
     return None
 
@@ -106,7 +106,7 @@ def parse_slice(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     if not private and not is_public(slice_):
         return None
     family = _family(slice_["addressType"])
-    ports = {p: port_named(slice_["ports"], p.port_name) for p in AppProtocol}
+    ports = {p: port_named(slice_["ports"], p.port_name) for p in HTTP_PROTOCOLS}
     present = list(_present(slice_["endpoints"]))
     if private:
         listed = {protocol: _slice_endpoints(present, port) for protocol, port in ports.items()}
@@ -208,7 +208,7 @@ def parse_private_service(obj: object) -> Mapping[AppProtocol, str]:
         return {}
     # If there are two families, this field has the first one, which is the cluster's own.
     ip = host(ip_of(cluster_ip))
-    ports = {p: port_named(spec["ports"], p.port_name) for p in AppProtocol}
+    ports = {p: port_named(spec["ports"], p.port_name) for p in HTTP_PROTOCOLS}
     return {protocol: f"{ip}:{port}" for protocol, port in ports.items() if port}
 
 
@@ -370,7 +370,7 @@ def join_endpoints(
     if len(parts) == 1:
         return parts[0]
     merged = {}
-    for protocol in AppProtocol:
+    for protocol in HTTP_PROTOCOLS:
         ready: dict[str, Endpoint] = {}
         not_ready: dict[str, Endpoint] = {}
         for part in parts:
@@ -396,5 +396,5 @@ def join_addresses(
     parts = list(parts)
     return {
         protocol: frozenset[str]().union(*(part[protocol] for part in parts))
-        for protocol in AppProtocol
+        for protocol in HTTP_PROTOCOLS
     }

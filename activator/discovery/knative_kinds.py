@@ -38,7 +38,14 @@ from activator.knative.words import (
 from activator.objects import policies
 from activator.objects.fields import Field, ObjectKey, root, show
 from activator.plain.slices import SERVICE_LABEL
-from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID, RevisionKind
+from throttler.model import (
+    HTTP_PROTOCOLS,
+    AppProtocol,
+    ListedEndpoints,
+    Revision,
+    RevisionID,
+    RevisionKind,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +111,7 @@ def _service_of(revision_id: RevisionID) -> ObjectKey:
 #: All annotations of the activator's own.
 ANNOTATIONS: Final = (*policies.ANNOTATIONS, READINESS_POLICY_ANNOTATION)
 
-_PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
+_PORT_NAMES: Final = tuple(protocol.port_name for protocol in HTTP_PROTOCOLS)
 
 #: Maximum of port names in a text.
 _SHOWN: Final = 3

@@ -234,6 +234,8 @@ class ServicesDialect(JoiningDialect):
         port = 0 if allotment is None else allotment.port
         if self._ports.winner(RouteKey(str(port))) != id_:
             port = 0
+        if self._scope.folder and service.asks.tcp.chosen:
+            port = service.asks.tcp.listen_port or port
         route = route_of(service, allotments, port, self._scope.cluster_domain)
         self._pass_route(id_, known, route)
 
@@ -282,6 +284,8 @@ class ServicesDialect(JoiningDialect):
         yield from problems.of_ports(self._ports.conflicts(claim_of(id_, allotted)))
         yield from problems.of_slices(service.port, self._listing(known.pods))
         yield from problems.of_own_ports(known.own)
+        if not self._scope.folder:
+            yield from problems.of_listen_port(service)
         if self._peers is not None and not self._activators and service.asks.container_concurrency:
             yield problems.of_activators("/".join(self._peers[1:]))
 

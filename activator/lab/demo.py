@@ -88,6 +88,7 @@ class DemoService:
         start_after: seconds from a pod's start to its listening.
         idle: seconds without requests before the service scales to zero.
         is_parked: whether its pod is parked then, instead of ended.
+        listen_port: of a plain Service with protocol ``tcp``: its port; 0 for HTTP.
     """
 
     name: str
@@ -95,6 +96,7 @@ class DemoService:
     start_after: float = 1.5
     idle: float = 15.0
     is_parked: bool = False
+    listen_port: int = 0
 
 
 class DemoEvent(NamedTuple):
@@ -188,8 +190,12 @@ REVISIONS = (
     DemoService("slow", container_concurrency=2, start_after=2.5),
 )
 
-#: Deployments with a Service, without Knative.
-PLAIN = (DemoService("web"), DemoService("parked", is_parked=True))
+#: Deployments with a Service, without Knative; one is reached by its port alone.
+PLAIN = (
+    DemoService("web"),
+    DemoService("parked", is_parked=True),
+    DemoService("tcp", listen_port=8014),
+)
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
 RESTART_AFTER: Final = 1.0
@@ -341,6 +347,8 @@ class Demo:
             options = [f"--start-after={shown.start_after:g}"]
             made = objects.deployment(shown.name, probe=objects.TCP_PROBE, arguments=options)
             annotations = {"enabled": "true", "idle-seconds": f"{shown.idle:g}"}
+            if shown.listen_port:
+                annotations |= {"protocol": "tcp", "listen-port": str(shown.listen_port)}
             if shown.is_parked:
                 annotations["waker"] = "resize"
                 made["spec"]["template"]["spec"]["containers"][0]["resources"] = objects.CPU
@@ -469,8 +477,9 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
     explain = f"{own_command()} explain"
     return [
         "",
-        "Four services are scaled to zero: hello; slow, whose pods take 2 requests at a time; web,",
-        "a Deployment with a Service, which needs no Knative; and parked, whose pod stays.",
+        "Five services are scaled to zero: hello; slow, whose pods take 2 requests at a time; web,",
+        "a Deployment with a Service, which needs no Knative; parked, whose pod stays; and tcp,",
+        "which is reached by a port of its own.",
         "In another terminal, try:",
         "",
         "  # the request waits while a pod starts; a second request gets its response at once",
@@ -489,6 +498,8 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         "  # the pod of parked is stopped 15 s after its last request, in place of its end: send a",
         "  # second request after the line 'pod parked-1 is parked', and compare the times",
         f"  {web.replace('web', 'parked')}/",
+        "  # the same for connections of any protocol: a port names the Service, and no host does",
+        f"  curl http://{traffic.rpartition(':')[0]}:8014/",
         "",
         "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
         "  # then make the pod not ready, and send a request, which waits",

@@ -181,6 +181,16 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
 }
 #: All annotations that select policies.
 ANNOTATIONS: Final = tuple(READERS)
+#: The annotations whose value names a part of a request; a connection has only ``client-ip``.
+KEYS: Final = (HASH_KEY, STICKY, f"{PREFIX}fair-by")
+_OF_CONNECTIONS: Final = frozenset(
+    (
+        *(LOAD_BALANCING, *KEYS, f"{PREFIX}sticky-overflow"),
+        *(PREFIX + name for name in ("priority", "fair-names", "wait-seconds")),
+    )
+)
+#: The annotations about requests of HTTP, which a TCP Service does not have.
+OF_HTTP: Final = tuple(name for name in ANNOTATIONS if name not in _OF_CONNECTIONS)
 
 _WANT_KEY: Final = tuple(name for name, row in POLICIES.items() if row.wants_key)
 _SINCE_POLICY: Final = f"since {LOAD_BALANCING} is "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -26,10 +26,11 @@ from activator.objects.readers import (
     enum_of,
     members,
     switch,
+    words,
 )
 from activator.plain import awake_hours
 from throttler.model import NO_POLICIES, Policies, ProbeKind
-from throttler.request_policies import HeaderRule
+from throttler.request_policies import ConnectionPolicies, HeaderRule, ProxyHeader
 
 _MOST: Final = 2**31 - 1
 _MOST_HOSTS: Final = 256
@@ -134,6 +135,38 @@ class AsleepWhen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The limits of time of a request, in seconds; 0 for no limit.
+
+    Attributes:
+        total: from its arrival to the end of its response; of a connection, only the wait.
+        response_start: until its response begins.
+        idle: without a byte of its response.
+    """
+
+    total: float = 300.0
+    response_start: float = 0.0
+    idle: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TcpWords:
+    """What a Service asks for about connections whose bytes pass as they come.
+
+    Attributes:
+        chosen: whether bytes pass so.
+        policies: when a connection is load, and its first bytes.
+        is_direct: whether new connections go to ready pods directly.
+        listen_port: where ``activator local`` listens for the Service; 0 for nowhere.
+    """
+
+    chosen: bool = False
+    policies: ConnectionPolicies = ConnectionPolicies()  # noqa: RUF009  # frozen, all may share it
+    is_direct: bool = False
+    listen_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WakerWords:
     """The words of a waker.
 
@@ -195,9 +228,9 @@ class ChosenProbe(NamedTuple):
 # -- values ----------------------------------------------------------------------------------------
 
 
-def whole(minimum: int) -> Reader[int]:
-    """Return a reader of integers from ``minimum`` on."""
-    return Reader(Number(minimum, _MOST), f"an integer from {minimum} to {_MOST}", int)
+def whole(minimum: int, most: int = _MOST) -> Reader[int]:
+    """Return a reader of integers from ``minimum`` to ``most``."""
+    return Reader(Number(minimum, most), f"an integer from {minimum} to {most}", int)
 
 
 def _target(text: str) -> NamedTarget:
@@ -253,6 +286,10 @@ def _parked_cpu(text: str) -> Cpu:
 
 
 SECONDS: Final = Reader(Number(0, _MOST), f"an integer from 0 to {_MOST}", float)
+#: Up to 10 s, in seconds.
+MILLISECONDS: Final = Reader(
+    Number(0, 10_000), "an integer from 0 to 10000", lambda text: int(text) / 1000
+)
 #: Of requests, or of requests per second.
 CONCURRENCY: Final = Reader(
     Number(0.01, 999_999_999, decimals=6), "a number from 0.01 to 999999999", float
@@ -313,11 +350,23 @@ PREFIX: Final = policies.PREFIX
 ENABLED: Final = f"{PREFIX}enabled"
 ENABLES: Final = switch()
 
+PROTOCOL: Final = f"{PREFIX}protocol"
+#: The annotations that have a meaning only with protocol ``tcp``.
+OF_CONNECTIONS: Final = (
+    *("wake-after-milliseconds", "keep-awake", "send-proxy", "warm-path", "listen-port"),
+)
+#: The annotations for requests of HTTP alone, except the ones whose value decides.
+OF_REQUESTS: Final = (
+    *policies.OF_HTTP,
+    *(f"{PREFIX}{name}" for name in ("hosts", "paths", "headers")),
+    *(f"{PREFIX}{name}" for name in ("response-start-timeout-seconds", "idle-timeout-seconds")),
+)
 #: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
 #: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
 ASLEEP: Final = f"{PREFIX}asleep"
 
 _SCALE, _WAKER, _CHAIN = "scale.", "waker.", "chain."
+_TIMEOUTS, _TCP, _CONNECTIONS = "timeouts.", "tcp.", "connections."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -327,8 +376,8 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker`` or
-            ``chain`` with that prefix.
+        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker``, ``chain``,
+            ``timeouts`` or ``tcp`` with that prefix; of policies of connections ``connections``.
         read: reads the value, and has the expression of the admission policy.
         values, default, meaning: for people.
     """
@@ -411,20 +460,51 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "the only port, or the one named `http`, `http1`, `h2c`, `http2` or `grpc`",
         "The port whose requests are buffered.",
     ),
+    "protocol": AnnotationRow(
+        *("tcp.chosen", words({"http": False, "tcp": True}), "`http`, `tcp`"),
+        "`tcp` if `appProtocol` of the port names such a protocol, as `postgresql`; else `http`",
+        "With `tcp`, the bytes of each connection pass as they come. A connection counts as one "
+        "request.",
+    ),
+    "wake-after-milliseconds": AnnotationRow(
+        *("connections.wake_after", MILLISECONDS, "integer from 0 to 10000", "`100`"),
+        "With `tcp`: a client that has sent no byte wakes the workload after this time.",
+    ),
+    "keep-awake": AnnotationRow(
+        *("connections.by_bytes", words({"connections": False, "bytes": True})),
+        *("`connections`, `bytes`", "`connections`"),
+        "With `tcp`: the connections that are load, all open ones or only the ones on which bytes "
+        "pass. With `bytes`, idle connections end when the workload sleeps.",
+    ),
+    "send-proxy": AnnotationRow(
+        *("connections.send_proxy", enum_of(ProxyHeader), _words(ProxyHeader), "none"),
+        "With `tcp`: the PROXY header that a pod gets before the first byte.",
+    ),
+    "warm-path": AnnotationRow(
+        *("tcp.is_direct", words({"activators": False, "direct": True})),
+        *("`activators`, `direct`", "`activators`"),
+        "With `tcp` and route `front`: whether new connections go to ready pods directly. `direct` "
+        "needs `min-scale` of at least 1.",
+    ),
+    "listen-port": AnnotationRow(
+        *("tcp.listen_port", whole(1, 65_535), "integer from 1 to 65535", ""),
+        "With `tcp`, only for `activator local`: the port on which the activator listens for the "
+        "Service.",
+    ),
     "container-concurrency": AnnotationRow(
         *("container_concurrency", whole(0), "integer from 0", "`0`"),
         "Requests that one pod has at a time; 0 for no limit.",
     ),
     "timeout-seconds": AnnotationRow(
-        *("timeout", SECONDS, "integer from 0", "`300`"),
+        *("timeouts.total", SECONDS, "integer from 0", "`300`"),
         "Seconds from the arrival of a request to the first byte of its response; 0 for no limit.",
     ),
     "response-start-timeout-seconds": AnnotationRow(
-        *("response_start_timeout", SECONDS, "integer from 0", "`0`"),
+        *("timeouts.response_start", SECONDS, "integer from 0", "`0`"),
         "Seconds from the arrival of a request to the start of its response; 0 for no limit.",
     ),
     "idle-timeout-seconds": AnnotationRow(
-        *("idle_timeout", SECONDS, "integer from 0", "`0`"),
+        *("timeouts.idle", SECONDS, "integer from 0", "`0`"),
         "Seconds without a byte of the response; 0 for no limit.",
     ),
     "readiness-policy": AnnotationRow(
@@ -509,8 +589,9 @@ WAKER_WORDS: Final = (
     ),
     policies.PROFILE.removeprefix(PREFIX),
 )
-#: Annotations whose default may be another workload, act or port than the one that is meant.
-_ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service")
+#: Annotations whose default may be another workload, act, port or protocol than the one that is
+#: meant.
+_ESSENTIAL: Final = (*WAKER_WORDS, "port", "pods-service", "protocol")
 
 #: The reader of each annotation of a Service, by its full name.
 READERS: Final[Mapping[str, Reader[Any]]] = {
@@ -521,6 +602,12 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
 #: The annotations that some module reads.
 KNOWN: Final = (ASLEEP, *READERS)
 
+_SINCE_TCP: Final = f"since {PROTOCOL} is tcp"
+#: What a TCP Service may have for the annotations about requests of HTTP, also for people.
+_WITH_TCP: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    **dict.fromkeys(OF_REQUESTS, (("",), "no such annotation")),
+    **dict.fromkeys(policies.KEYS, (("", "client-ip"), "client-ip")),
+}
 _MOST_SCALE, _LEAST_SCALE = f"{PREFIX}max-scale", f"{PREFIX}min-scale"
 _LIMIT: Final = "0 or at least min-scale, which is "
 #: The rules of ``read`` for several annotations.
@@ -530,6 +617,14 @@ CONTRADICTIONS: Final = (
         f'[[{cel_text(_MOST_SCALE)}, {cel_text(_LEAST_SCALE)}]].all(v, v.exists(t, t == "") || '
         "int(v[0]) == 0 || int(v[0]) >= int(v[1])) "
         f'? "" : "expected {_LIMIT}" + string(int({cel_text(_LEAST_SCALE)}))',
+    ),
+    *(
+        Contradiction(
+            (name, PROTOCOL),
+            f'{cel_text(PROTOCOL)} == "tcp" && !({cel_text(name)} in {json.dumps(allowed)}) ? '
+            f'{json.dumps(f"expected {wanted}, {_SINCE_TCP}")} : ""',
+        )
+        for name, (allowed, wanted) in _WITH_TCP.items()
     ),
     *policies.CONTRADICTIONS,
 )
@@ -548,7 +643,7 @@ class Annotations:
         paths, headers: requests for these hosts must match one of the paths, and all headers.
         port: name or number of the Service port; empty for the default.
         container_concurrency: requests that one pod may have at a time; 0 for no limit.
-        timeout, response_start_timeout, idle_timeout: seconds; 0 for no limit.
+        timeouts: the limits of time of a request.
         readiness: what makes a pod usable.
         probe: the activator's probe; None for the one of the container.
         route: how requests get to the activator.
@@ -560,6 +655,7 @@ class Annotations:
         awake: when the workload has a replica also without a request.
         dry_run: whether nothing is put to sleep, and only counted.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
+        tcp: whether bytes pass as they come, and how.
     """
 
     target: NamedTarget | None = None
@@ -568,9 +664,7 @@ class Annotations:
     headers: tuple[HeaderRule, ...] = ()
     port: str = ""
     container_concurrency: int = 0
-    timeout: float = 300.0
-    response_start_timeout: float = 0.0
-    idle_timeout: float = 0.0
+    timeouts: Timeouts = Timeouts()
     readiness: ReadinessPolicy = ReadinessPolicy.AUTO
     probe: ChosenProbe | None = None
     route: Route = Route.SHARED
@@ -582,15 +676,19 @@ class Annotations:
     awake: awake_hours.AwakeHours = awake_hours.NEVER
     dry_run: bool = False
     policies: Policies = NO_POLICIES
+    tcp: TcpWords = TcpWords()
 
     @property
     def is_bypassed(self) -> bool:
         """Whether clients connect to ready pods, so that the activators see no such request.
 
-        With route ``front`` they do, unless each request needs an activator.
+        With route ``front`` they do, unless each request needs an activator. A connection may last
+        for hours, so it stays in the path of the activators.
         """
         if self.route is not Route.FRONT:
             return self.route is Route.TAKEOVER
+        if self.tcp.chosen:
+            return self.tcp.is_direct
         return not (self.container_concurrency or self.policies.concern_each)
 
 
@@ -604,17 +702,22 @@ def is_enabled(metadata: Field) -> bool:
     return ENABLES(field) or False
 
 
-def read(metadata: Field, problems: Problems) -> Annotations:
+def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
     """Return what the annotations of a Service ask for, with a safe default for each wrong value.
 
     Arguments:
         metadata: of the Service.
+        since: why its protocol is TCP, if no annotation chooses one; empty for HTTP.
         problems: gets an error for each wrong value, and for values that contradict each other.
 
     Raises:
         ManifestError: the annotations are no object.
     """
     annotations = metadata["annotations"]
+    protocol = str(annotations.at(PROTOCOL).value or "").strip()
+    why = {"tcp": _SINCE_TCP, "": since}.get(protocol, "")
+    if why:
+        annotations = _of_connections(annotations, why, problems)
     found = {
         row.attribute: value
         for name, row in TABLE.items()
@@ -623,6 +726,9 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         is not None
     }
     scale, waker = _within(_SCALE, found), _within(_WAKER, found)
+    connections = ConnectionPolicies(**_within(_CONNECTIONS, found))
+    tcp = TcpWords(**{**_within(_TCP, found), "chosen": bool(why)}, policies=connections)
+    timeouts = Timeouts(**_within(_TIMEOUTS, found))
     chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
@@ -642,8 +748,21 @@ def read(metadata: Field, problems: Problems) -> Annotations:
         scale=ScaleRules(**scale),
         waker=WakerWords(**waker, profile=profile == policies.VLLM_SLEEP),
         chain=chain,
-        policies=chosen,
+        policies=replace(chosen, connections=connections) if why else chosen,
+        tcp=tcp,
+        timeouts=timeouts,
     )
+
+
+def _of_connections(annotations: Field, why: str, problems: Problems) -> Field:
+    """Return the annotations without those about requests of HTTP, which are errors."""
+    known = dict(annotations.mapping())
+    for name, (allowed, wanted) in _WITH_TCP.items():
+        field = annotations.at(name)
+        if field.value is not None and str(field.value).strip() not in allowed:
+            problems.read(partial(field.expected, f"{wanted}, {why}"))
+            del known[name]
+    return Field(known, annotations.subject, annotations.path)
 
 
 def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:

@@ -170,6 +170,16 @@ def of_own_ports(own: Mapping[str, str]) -> Iterator[ServiceProblem]:
         )
 
 
+def of_listen_port(service: PlainService) -> Iterator[ServiceProblem]:
+    """Yield that a Service of a cluster asks for a port that it chooses itself."""
+    if service.asks.tcp.listen_port:
+        yield ServiceProblem(
+            ProblemReason.LIMITED,
+            "activator.dev/listen-port has no effect in a cluster, where the scaler allots the "
+            "ports: use activator.dev/route front",
+        )
+
+
 def of_activators(service: str) -> ServiceProblem:
     """Return that this activator knows no other, so each of them fills the slots of all pods.
 

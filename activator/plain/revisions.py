@@ -165,9 +165,9 @@ def revision_of(
         uid=service.uid,
         container_concurrency=asks.container_concurrency,
         protocol=port.protocol,
-        timeout=asks.timeout or NO_TIMEOUT,
-        response_start_timeout=asks.response_start_timeout,
-        idle_timeout=asks.idle_timeout,
+        timeout=asks.timeouts.total or NO_TIMEOUT,
+        response_start_timeout=asks.timeouts.response_start,
+        idle_timeout=asks.timeouts.idle,
         readiness=choice.readiness,
         probe=probe_spec(choice.probe),
         probe_why=why,
@@ -243,12 +243,14 @@ def route_of(
         port: the port on which the activator listens for it alone; 0 for none.
         cluster_domain: the suffix of its name in the cluster.
     """
+    reconnect = bool(port) and all(each.is_empty for each in allotments)
+    if service.asks.tcp.chosen:
+        return ServiceRoute(service.created, (), port, reconnect, service.pods.name, is_tcp=True)
     name = f"{service.key.name}.{service.key.namespace}"
     own = (name, f"{name}.svc", f"{name}.svc.{cluster_domain}")
     asks = service.asks
     others = names_of_others(asks.hosts, str(revision_id(service.key)), cluster_domain)
     hosts = tuple(each for each in asks.hosts if each not in (*own, *others))
-    reconnect = bool(port) and all(each.is_empty for each in allotments)
     if asks.paths or asks.headers:
         rules: tuple[RouteRule, ...] = (RouteRule(own), RouteRule(hosts, asks.paths, asks.headers))
     else:

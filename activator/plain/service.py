@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, final
@@ -17,7 +18,9 @@ from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, 
 from activator.plain.annotations import (
     ASLEEP,
     KNOWN,
+    OF_CONNECTIONS,
     PREFIX,
+    PROTOCOL,
     WAKER_WORDS,
     Annotations,
     Owner,
@@ -33,6 +36,7 @@ PORT: Final = f"{PREFIX}port"
 PODS_SERVICE: Final = f"{PREFIX}pods-service"
 _WORDS: Final = frozenset(PREFIX + name for name in WAKER_WORDS)
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
+_MIN_SCALE: Final = f"{PREFIX}min-scale"
 
 #: Names of ports that the activator takes by itself, in this order.
 _NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
@@ -40,6 +44,14 @@ _NAMES: Final = ("http", "http1", "h2c", "http2", "grpc")
 _HTTP2: Final = frozenset({"kubernetes.io/h2c", "h2c", "http2", "grpc"})
 _HTTP1: Final = frozenset({"", "http", "http1", "kubernetes.io/ws"})
 _TLS: Final = frozenset({"https", "kubernetes.io/wss"})
+#: Names of IANA's registry of services whose protocols are not HTTP; over TLS too.
+_OPAQUE: Final = frozenset(
+    (
+        *("amqp", "amqps", "imap", "imaps", "ldap", "ldaps", "memcache", "mongodb", "mqtt"),
+        *("ms-sql-s", "mysql", "nats", "pop3", "pop3s", "postgresql", "redis", "secure-mqtt"),
+        *("smtp", "ssh", "submission", "submissions", "telnet"),
+    )
+)
 #: Kubernetes' own proxies leave a Service with this label to another one.
 PROXY_LABEL: Final = "service.kubernetes.io/service-proxy-name"
 _POLICIES: Final = ("externalTrafficPolicy", "internalTrafficPolicy")
@@ -167,7 +179,8 @@ def leaving(obj: object, found: PlainService | None) -> PlainService | None:
         kept |= {f"{PREFIX}{name}": each for name, each in given.items()}
         metadata = {**service["metadata"].mapping(), "annotations": kept}
         problems = Problems()
-        asks = read_annotations(Field(metadata, service.subject, "metadata"), problems)
+        field = Field(metadata, service.subject, "metadata")
+        asks = read_annotations(field, problems, _since(field, service["spec"]["ports"]))
         if not problems.is_usable:
             return None
         as_marked = {**service.mapping(), "metadata": metadata}
@@ -188,11 +201,15 @@ def parse(obj: object) -> PlainService | None:
             annotation. The error has the Service with safe defaults if only annotations are wrong,
             but neither ``target``, ``port`` nor ``pods-service``.
     """
-    metadata = root(obj, "Service")["metadata"]
+    service = root(obj, "Service")
+    metadata = service["metadata"]
     if not is_enabled(metadata):
         return None
     problems = Problems()
-    asks = read_annotations(metadata, problems)
+    since = ""
+    with suppress(ManifestError):  # that of _parse
+        since = _since(metadata, service["spec"]["ports"])
+    asks = read_annotations(metadata, problems, since)
     return problems.settle(problems.read(lambda: _parse(obj, asks)))
 
 
@@ -207,7 +224,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         warnings.append(_CANNOT_LIMIT)
     refusal, refused = _refused(service, asks)
     annotation = metadata["annotations"].at(PORT)
-    port, unclear = (None, "") if refused else _port(spec["ports"], asks.port, annotation)
+    port, unclear = (None, "") if refused else _port(spec["ports"], asks, annotation)
     if port is not None and port.tls and asks.route.has_slices:
         port, unclear = None, _needs(asks, "a port without TLS", _TLS_WHY)
     is_front = asks.route is Route.FRONT
@@ -268,15 +285,51 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
             f"route front needs the annotation {PODS_SERVICE}, {found}: name another Service, "
             f"whose selector finds the pods"
         )
-    return None, ""
+    return None, _refused_tcp(asks) if asks.tcp.chosen else ""
 
 
-def _port(ports: Field, wanted: str, annotation: Field) -> tuple[BufferedPort | None, str]:
+def _refused_tcp(asks: Annotations) -> str:
+    """Return why a TCP Service cannot be buffered; empty if it can."""
+    sleeps = asks.scale.min_scale == 0
+    if asks.route is Route.SHARED and not asks.tcp.listen_port:
+        return (
+            f"{PROTOCOL} tcp needs {PREFIX}route front, and the route is shared: a connection "
+            f"names no host, so on the shared port nothing names its Service"
+        )
+    if asks.route is Route.TAKEOVER and sleeps:
+        return (
+            f"{PROTOCOL} tcp with {PREFIX}route takeover needs {_MIN_SCALE} of at least 1: clients "
+            f"connect to ready pods past the activators, so nothing would count the connections "
+            f"of a pod that is to end; use route front"
+        )
+    if asks.tcp.is_direct and sleeps:
+        return (
+            f"{PREFIX}warm-path direct needs {_MIN_SCALE} of at least 1: clients connect to ready "
+            f"pods past the activators, so nothing would count the connections of a pod that is "
+            f"to end"
+        )
+    return ""
+
+
+def _since(metadata: Field, ports: Field) -> str:
+    """Return why the port of a Service has protocol TCP; empty if it does not say so."""
+    name = metadata["annotations"].at(PORT).text()
+    found = [
+        port["appProtocol"].text()
+        for port in ports.items()
+        if not name or name in (port["name"].text(), str(port["port"].value))
+    ]
+    is_opaque = len(found) == 1 and found[0] in _OPAQUE
+    return f"since appProtocol {found[0]} sets {PROTOCOL} to tcp" if is_opaque else ""
+
+
+def _port(ports: Field, asks: Annotations, annotation: Field) -> tuple[BufferedPort | None, str]:
     """Return the buffered port; or None, and why none can be chosen.
 
     Raises:
         ManifestError: the annotation names no port of the Service.
     """
+    wanted, names = asks.port, () if asks.tcp.chosen else _NAMES
     tcp = [port for port in ports.items() if port["protocol"].text(default="TCP") == "TCP"]
     known = [port["name"].text() or str(port["port"].value) for port in tcp]
     if not tcp:
@@ -289,12 +342,20 @@ def _port(ports: Field, wanted: str, annotation: Field) -> tuple[BufferedPort | 
     elif len(tcp) == 1:
         found, problem = tcp, ""
     else:
-        found = [port for name in _NAMES for port in tcp if port["name"].text() == name]
+        found = [port for name in names for port in tcp if port["name"].text() == name]
         problem = (
             f"none of the ports {', '.join(known)} is named {', '.join(_NAMES)}: choose one with "
             f"the annotation {PORT}"
         )
-    return (read_port(found[0]), "") if found else (None, problem)
+        if asks.tcp.chosen:
+            listed = ", ".join(known)
+            problem = f"of the ports {listed}, choose one with the annotation {PORT}"
+    if not found:
+        return None, problem
+    chosen = read_port(found[0])
+    if asks.tcp.chosen:  # TLS of the client passes as it comes too
+        chosen = chosen._replace(protocol=AppProtocol.TCP, tls=False)
+    return chosen, ""
 
 
 def read_port(port: Field) -> BufferedPort:
@@ -341,12 +402,18 @@ def _warnings(metadata: Field, spec: Field, asks: Annotations) -> list[str]:
         )
     if (asks.paths or asks.headers) and not asks.hosts:
         found.append(f"{PREFIX}paths and {PREFIX}headers have no effect without {PREFIX}hosts")
+    if not asks.tcp.chosen:
+        given = metadata["annotations"].mapping()
+        if idle := [PREFIX + name for name in OF_CONNECTIONS if given.get(PREFIX + name)]:
+            found.append(f"no effect without {PROTOCOL} tcp: {', '.join(idle)}")
     if asks.pods_service and asks.route is not Route.FRONT:
         found.append(f"the annotation {PODS_SERVICE} has no effect without route front")
     return found
 
 
 def _about_protocol(ports: Field, chosen: BufferedPort) -> Sequence[str]:
+    if chosen.protocol is AppProtocol.TCP:
+        return ()
     for port in ports.items():
         protocol = port["appProtocol"].text()
         if port["name"].text() == chosen.name and protocol not in _HTTP2 | _HTTP1 | _TLS:

@@ -68,27 +68,33 @@ def find_dead(sock: socket.socket, peer: SocketKind) -> None:
     Raises:
         OSError: the socket is closed already.
     """
+    for level, option, value in options(peer):
+        sock.setsockopt(level, option, value)
+
+
+def options(peer: SocketKind) -> tuple[tuple[int, int, int], ...]:
+    """Return the options of a kind that this machine has, each with its level and its value."""
     values = peer.value
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    _set(sock, _IDLE, values.idle)
-    _set(sock, _INTERVAL, values.interval)
+    wanted = [(_IDLE, values.idle), (_INTERVAL, values.interval)]
     if values.probes:
-        _set(sock, _COUNT, values.probes)
+        wanted.append((_COUNT, values.probes))
     if values.user_timeout:
-        _set(sock, _USER_TIMEOUT, 1000 * values.user_timeout)
+        wanted.append((_USER_TIMEOUT, 1000 * values.user_timeout))
+    found = ((_option(names), value) for names, value in wanted)
+    options = [(socket.IPPROTO_TCP, option, value) for option, value in found if option is not None]
+    return (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options
 
 
 def limit_unacknowledged(sock: socket.socket, peer: SocketKind) -> None:
     """Set only the user time-out, or remove it if the peer's entry has none."""
-    _set(sock, _USER_TIMEOUT, 1000 * peer.value.user_timeout)
+    option = _option(_USER_TIMEOUT)
+    if option is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, option, 1000 * peer.value.user_timeout)
 
 
-def _set(sock: socket.socket, names: tuple[str, ...], value: int) -> None:
-    for name in names:
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
-            return
+def _option(names: tuple[str, ...]) -> int | None:
+    """Return the first of these options that this machine has."""
+    return next((getattr(socket, name) for name in names if hasattr(socket, name)), None)
 
 
 #: Seconds of silence of an address after which the dial tries the next one too, as Go's

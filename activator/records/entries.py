@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, without_port
 from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID, RevisionKind, ServiceRoute
+from throttler.model import AppProtocol, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
@@ -173,7 +173,8 @@ class Failed(NamedTuple):
 
     Attributes:
         at: its end on the driver's clock.
-        status: of the error response; the pod's status if its response broke off.
+        status: of the error response; the pod's status if its response broke off; 0 for a
+            connection of TCP.
         reason: why it failed.
         detail: more about the reason, for people: printable and short; may be empty.
     """
@@ -427,12 +428,14 @@ class Entries:
             full_name: ``namespace/name``.
 
         Raises:
-            RevisionNotFound: no such Service opts in.
+            RevisionNotFound: no such Service opts in, or its protocol is TCP.
         """
         entry = self._by_service.get(full_name)
         if entry is None:
             namespace, _, name = full_name.decode("latin-1").partition("/")
             entry = self.of(RevisionID(namespace, name, RevisionKind.SERVICE))
+            if entry.throttler.revision.protocol is AppProtocol.TCP:
+                raise RevisionNotFound(name, namespace, RevisionKind.SERVICE)
             self._by_service[full_name] = entry
         return entry
 
@@ -505,6 +508,8 @@ class Entries:
 
     def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
         """Replace the rules of a plain Service or a route object; an empty route removes them."""
+        if route.is_tcp:
+            self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
         table, before = self._table, self._routes.pop(revision, ServiceRoute())
         if table is None or before.rules == route.rules == ():
             return

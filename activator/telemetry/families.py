@@ -162,9 +162,9 @@ WAIT = histogram(
 )
 REQUESTS = counter(
     "activator_requests_total",
-    "Ended requests, by outcome: served, timed-out, cancelled, admitted, queue-full, tenant-full, "
-    "shed, upstream-failed, refused, draining, asleep, denied, not-authorized, page, wait-refused "
-    "or peek.",
+    "Ended requests, and connections of protocol `tcp`, by outcome: served, timed-out, cancelled, "
+    "admitted, queue-full, tenant-full, shed, upstream-failed, refused, draining, asleep, denied, "
+    "not-authorized, page, wait-refused or peek.",
     *(*REVISION, "outcome"),
 )
 REQUEUES = counter(

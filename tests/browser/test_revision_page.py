@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
 
 from playwright.async_api import Locator, Page, expect
 
-from activator.lab.objects import revision, write_object
+from activator.lab.objects import revision, service, write_object
 from tests.browser.conftest import Open
 from tests.browser.faults import Faults
 from tests.browser.site import App, Site
+from tests.ports import hold, port_of
 
 
 def section(page: Page, heading: str) -> Locator:
@@ -110,6 +112,28 @@ async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open)
         await page.goto(site.url)
         row = page.locator(f'[data-revision="{app.key}"]')
         await expect(row).to_contain_text("last 504 no-endpoints; present state: starting")
+
+
+async def test_the_page_of_a_tcp_service_speaks_of_connections(site: Site, open_page: Open) -> None:
+    held = hold()
+    words = {"protocol": "tcp", "listen-port": str(port_of(held)), "timeout-seconds": "2"}
+    manifest = service("opaque", annotations={"enabled": "true", **words})
+    file = write_object(site.manifests, manifest)
+    await site.activator.queued("opaque", 0)
+    page = await open_page(f"{site.url}#/services/default/opaque")
+    answer = section(page, "Why requests wait")
+    await expect(answer).to_contain_text("No connection waits.")
+    await expect(answer).to_contain_text("no-endpoints A new connection would wait.")
+    limits = section(page, "Limits and use")
+    await expect(limits).to_contain_text(re.compile("Connections\\s*tcp, 2.0 s of waiting at most"))
+    with socket.create_connection(("127.0.0.1", port_of(held))) as client:
+        client.send(b"x")
+        await expect(answer).to_contain_text("1 connection waits, the first for")
+        await expect(answer).to_contain_text(
+            re.compile(r"The last failure, .+ ago: closed, no-endpoints\. See activator reason no-")
+        )
+    file.unlink()
+    held.close()
 
 
 async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(

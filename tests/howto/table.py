@@ -81,6 +81,7 @@ STAYING: Final[Mapping[str, Shows | Holds]] = {
     r"\bport-forward\b|^forward$": Shows("Forwarding from"),
     r"--keep$": Shows("Ctrl-C"),
     r"^curl -sN .*/api/v1/events": Shows("event: "),
+    r"^redis-server ": Shows("Ready to accept connections"),
     r"^nginx ": Holds("> /dev/tcp/127.0.0.1/80"),
 }
 

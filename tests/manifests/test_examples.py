@@ -371,7 +371,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_activator_says_first_why_a_cold_start_failed(name: str) -> None:
-    longest = asked(objects("sleeping-deployment.yaml")[1]).timeout
+    longest = asked(objects("sleeping-deployment.yaml")[1]).timeouts.total
     text = (EXAMPLES / name).read_text()
     for pattern in LIMITS[name]:
         (number,) = re.findall(pattern, text, re.MULTILINE)

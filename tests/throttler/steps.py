@@ -19,6 +19,7 @@ from tests.throttler.world import endpoints
 from throttler.balancing import POLICIES
 from throttler.errors import FlowFull, RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.model import (
+    HTTP_PROTOCOLS,
     REACH,
     AdaptiveMode,
     AppProtocol,
@@ -405,7 +406,7 @@ class Steps(Walk):
 
     def change_service(self, a: int, b: int) -> None:
         """The private Service is created, moved or deleted."""
-        service = {protocol: f"10.96.0.{b // 2 % 3}:80" for protocol in AppProtocol if b % 8}
+        service = {protocol: f"10.96.0.{b // 2 % 3}:80" for protocol in HTTP_PROTOCOLS if b % 8}
         self.carry_out(self.throttler.set_service(IDS[a % 2], service, self.now))
 
     def set_mesh(self, a: int, b: int) -> None:

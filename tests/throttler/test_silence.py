@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler import slots as slots_module
-from throttler.model import REACH, MeshMode, RevisionID
+from throttler.model import REACH, AppProtocol, MeshMode, RevisionID
 from throttler.pod import PodState, PodTracker
 from throttler.slots import SILENT_AFTER
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
@@ -59,6 +61,14 @@ def test_a_pod_that_begins_no_response_for_5_s_is_probed() -> None:
     assert looks.second() == [pod]
     assert pod is not None
     assert pod.state is PodState.HEALTHY, "silence alone ejects no pod"
+
+
+def test_a_connection_of_a_tcp_service_may_be_silent() -> None:
+    looks = Looks()
+    throttler = looks.one.throttler
+    throttler.set_revision(replace(throttler.revision, protocol=AppProtocol.TCP), looks.one.now)
+    looks.request()
+    assert looks.seconds(20) == []
 
 
 def test_it_is_ejected_when_that_probe_fails_until_one_passes() -> None:

@@ -205,6 +205,15 @@ export function trouble(view) {
 }
 
 /**
+ * Return the word for an element of the queue.
+ * @param {RevisionView} view
+ * @returns {"request" | "connection"}
+ */
+export function unitOf(view) {
+  return view.protocol === "tcp" ? "connection" : "request";
+}
+
+/**
  * Return the state of a revision in a few words; the reason if requests wait.
  * @param {RevisionView} view
  */
@@ -213,7 +222,7 @@ export function stateOf(view) {
   if (view.deleted) return "deleted";
   if (view.clusterIP?.usable) return "serving by ClusterIP";
   if (view.pods.some((pod) => pod.usable)) return view.inFlight ? "serving" : "ready";
-  if (trouble(view)) return `${trouble(view)} (no request waits)`;
+  if (trouble(view)) return `${trouble(view)} (no ${unitOf(view)} waits)`;
   const starts = (view.forecast?.startingSeconds ?? null) !== null || view.pods.some((pod) => pod.state !== "gone");
   const state = starts ? "starting" : "scaled to zero";
   return view.failedStarts ? `${state}, cold starts failed` : state;

@@ -5,7 +5,7 @@ import { QueueChart } from "./chart.js";
 import { element, setChildren, setAttr, setText } from "./dom.js";
 import { EventList } from "./event_list.js";
 import { bytes, clockAt, count, counted, seconds } from "./format.js";
-import { ageOf, capacityOf, failedAgo, partsOf, stateOf } from "./model.js";
+import { ageOf, capacityOf, failedAgo, partsOf, stateOf, unitOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
 import { setTitle, requestsWait } from "./summary.js";
@@ -113,7 +113,7 @@ export class RevisionPage {
   /** @param {RevisionView} view @param {Known} known */
   #drawAll(view, known) {
     const failed = known.rank.now === "failing" && known.recent.errors > 0;
-    setText(this.#state, failed ? "requests failed lately" : stateOf(view));
+    setText(this.#state, failed ? `${unitOf(view)}s failed lately` : stateOf(view));
     this.#state.className = `pill ${colourOf(view, known.rank.now)}`;
     this.#facts.draw(view);
     this.#pods.draw(view);
@@ -164,10 +164,10 @@ class WaitPanel {
     this.#shownText = text;
     setText(this.#starts, failedStarts(view));
     this.#starts.hidden = !failedStarts(view);
-    const would = view.queued ? "" : "A new request would wait. ";
+    const would = view.queued ? "" : `A new ${unitOf(view)} would wait. `;
     if (reason === null && view.deleted)
-      setChildren(this.#why, `The ${namesOf([{ view }])[0]} was deleted: a new request would get 404.`);
-    else if (reason === null) setChildren(this.#why, "A new request would go to a pod at once.");
+      setChildren(this.#why, `The ${namesOf([{ view }])[0]} was deleted: a new ${unitOf(view)} would get ${unitOf(view) === "request" ? "404" : "no pod"}.`);
+    else if (reason === null) setChildren(this.#why, `A new ${unitOf(view)} would go to a pod at once.`);
     else setChildren(this.#why, element("code", {}, reason), ` ${would}${reasonSentence(reason, detail, view.kind)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>
@@ -190,14 +190,14 @@ class WaitPanel {
     if (view.lastFailure) setText(this.#failedAgo, seconds(failedAgo({ view, at }, now)));
     const start = startText(view, Math.max(0, now - at) / 1000);
     if (!view.queued) {
-      setText(this.#sentence, `No request waits.${start}`);
+      setText(this.#sentence, `No ${unitOf(view)} waits.${start}`);
       return;
     }
     const since = clockAt(rank.since, now);
     const age = seconds(ageOf({ view, at }, now));
     setText(
       this.#sentence,
-      `${requestsWait(view.queued)}, the first for ${age}; the queue began at ${since}.${start}`,
+      `${requestsWait(view.queued, unitOf(view))}, the first for ${age}; the queue began at ${since}.${start}`,
     );
   }
 }
@@ -242,7 +242,7 @@ export function factsOf(view) {
     ["In flight", `${count(view.inFlight)} of ${most === Infinity ? "any number" : count(most)}`],
     ["Capacity", view.capacityBreakdown?.sentence ?? ""],
     ["Errors", failuresOf(view.failures)],
-    ["Forecast", forecasts(view.forecast).join("; ")],
+    ["Forecast", forecasts(view).join("; ")],
     ["A pod is usable if", readiness(view.readinessRule)],
     ["Load balancing", balancing(view)],
     ["Sticky", sticky(view.sticky)],
@@ -251,7 +251,7 @@ export function factsOf(view) {
     ...wakingOf(view),
     ["Waiting clients", waitingClients(view.whileWaiting)],
     ["Profile", view.profile ?? ""],
-    ["Requests", `${view.protocol}, ${timeOut(view)}${afterWait(view)}`],
+    [unitOf(view) === "request" ? "Requests" : "Connections", `${view.protocol}, ${timeOut(view)}${afterWait(view)}`],
     ["Own share", shareOf(view)],
     ["Warnings", withoutEffect(view.objectWarnings).join("; ")],
   ];
@@ -337,8 +337,9 @@ function afterWait({ waitSeconds }) {
 }
 
 /** @param {RevisionView} view */
-function timeOut({ kind, timeoutSeconds }) {
+function timeOut({ kind, protocol, timeoutSeconds }) {
   if (kind === undefined || kind === "revision") return `${seconds(timeoutSeconds)} at most`;
+  if (protocol === "tcp") return timeoutSeconds ? `${seconds(timeoutSeconds)} of waiting at most` : "no time-out";
   return timeoutSeconds ? `at most ${seconds(timeoutSeconds)} to the first byte` : "no time-out";
 }
 

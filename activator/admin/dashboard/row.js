@@ -3,7 +3,7 @@
 
 import { element, setChildren, setAttr, setText } from "./dom.js";
 import { clockAt, count, rate, seconds } from "./format.js";
-import { ageOf, capacityOf, keyOf, stateOf, trouble } from "./model.js";
+import { ageOf, capacityOf, keyOf, stateOf, trouble, unitOf } from "./model.js";
 import { PodBlocks } from "./pod_blocks.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
@@ -79,9 +79,9 @@ export class Row {
     setText(this.#queued, count(view.queued));
     this.#spark.draw(past?.queued ?? [], history);
     const failed = rank.now === "failing" && recent.errors > 0;
-    setText(this.#why, failed ? "requests failed" : stateOf(view));
+    setText(this.#why, failed ? `${unitOf(view)}s failed` : stateOf(view));
     if (view.reason) setText(this.#because, reasonSentence(view.reason, view.reasonDetail, view.kind));
-    else if (trouble(view) && !failed) setText(this.#because, "A new request would wait.");
+    else if (trouble(view) && !failed) setText(this.#because, `A new ${unitOf(view)} would wait.`);
     else {
       const last = view.lastFailure ? `last ${failure(view.lastFailure)}` : "within the last minute";
       setText(this.#because, failed ? `${last}; present state: ${stateOf(view)}` : "");

@@ -45,8 +45,8 @@ export function totals(revisions) {
 }
 
 /** @param {number} n */
-export function requestsWait(n) {
-  return n === 1 ? "1 request waits" : `${count(n)} requests wait`;
+export function requestsWait(n, unit = "request") {
+  return n === 1 ? `1 ${unit} waits` : `${count(n)} ${unit}s wait`;
 }
 
 /**

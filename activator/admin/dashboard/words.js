@@ -2,6 +2,7 @@
 /** The sentences of the page. Pure. */
 
 import { counted, finely } from "./format.js";
+import { unitOf } from "./model.js";
 // @ts-ignore: activator/admin/assets.py makes this module from throttler/reason.py
 import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, STARTING } from "./reasons.js";
 
@@ -122,18 +123,19 @@ export function readiness(rule) {
 /** Shorter forecasts count as no wait, because a forecast is an average. */
 const NOTICEABLE = 0.005;
 
-/** @param {RevisionView["forecast"]} forecast @returns {string[]} the forecast in sentences */
-export function forecasts(forecast) {
+/** @param {RevisionView} view @returns {string[]} the forecast in sentences */
+export function forecasts(view) {
   const texts = [];
-  const { startSeconds, drainSecondsPerRequest, expectedWaitSeconds } = forecast ?? {};
+  const { startSeconds, drainSecondsPerRequest, expectedWaitSeconds } = view.forecast ?? {};
+  const unit = unitOf(view);
   if (known(expectedWaitSeconds)) {
     const waits = expectedWaitSeconds >= NOTICEABLE;
     const wait = waits ? `wait about ${finely(expectedWaitSeconds)}` : "not wait";
-    texts.push(`a new request would ${wait}`);
+    texts.push(`a new ${unit} would ${wait}`);
   }
   if (known(startSeconds)) texts.push(`a start takes about ${finely(startSeconds)}`);
   if (known(drainSecondsPerRequest)) {
-    texts.push(`a request leaves the queue about every ${finely(drainSecondsPerRequest)}`);
+    texts.push(`a ${unit} leaves the queue about every ${finely(drainSecondsPerRequest)}`);
   }
   return texts;
 }
@@ -144,11 +146,11 @@ function known(value) {
 }
 
 /**
- * Describe a failed request.
+ * Describe a failed request, or a connection that was closed: it has no status.
  * @param {{status: number, reason: string, detail?: string | null} | ActivatorEvent} failed
  */
 export function failure({ status, reason, detail }) {
-  return `${status} ${reason}${detail ? ` (${detail})` : ""}`;
+  return `${status || "closed,"} ${reason}${detail ? ` (${detail})` : ""}`;
 }
 
 /** @param {ObjectWarning[] | undefined} warnings @returns {string[]} objects without effect, a sentence each */
@@ -180,7 +182,7 @@ const EVENT_TEXTS = {
   "queue-began": (event) => `the queue began: ${reasonSentence(event.reason, event.detail, event.revisionKind)}`,
   "queue-ended": (event) =>
     `the queue is empty after ${finely(event.seconds)}; ${counted(event.waited, "request")} waited`,
-  "failed": (event) => `${counted(event.requests, "request")} failed: ${failure(event)}`,
+  "failed": (event) => `${counted(event.requests, event.status ? "request" : "connection")} failed: ${failure(event)}`,
   missed: () => "some events are missing here",
   "cold-start-finished": (event) =>
     `cold start ended, ${event.outcome}, after ${finely(event.seconds)}; ${counted(event.requests, "request")} waited for it`,

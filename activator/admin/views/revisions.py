@@ -94,7 +94,11 @@ class FailureView(TypedDict):
     """A failed request."""
 
     secondsAgo: Annotated[float, "time since the request ended"]
-    status: Annotated[int, "status that the client got; the pod's own if its response was aborted"]
+    status: Annotated[
+        int,
+        "status that the client got; the pod's own if its response was aborted; 0 for a closed "
+        "connection of protocol `tcp`",
+    ]
     reason: Annotated[str, "the reason, as in `Activator-Reason`", FAILING]
     detail: Annotated[str | None, "more about the reason, for people"]
 

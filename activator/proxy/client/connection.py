@@ -10,7 +10,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.proxy import EvictableQueue, Proxy
+from activator.proxy.client.proxy import Evictable, Proxy
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import PeerKind
 
@@ -119,7 +119,7 @@ class _Unsent:
 
 
 @final
-class ClientConnection:
+class ClientConnection(Evictable):
     """One connection of a client, in either version of HTTP.
 
     It implements timers.Timed, and uvicorn shuts it down.
@@ -133,9 +133,6 @@ class ClientConnection:
         address: the client's IP address.
         secure: whether the connection is encrypted.
         turned_away: the connection is beyond the limit; it gets one response.
-        idle_since: when its last request ended, or when it was opened; seconds.
-        queue: the ``EvictableQueue`` that it is in; only that class sets it.
-        before, after: its neighbours in the queue; only that class sets them.
         new_since: when the connection was opened, until its first request; after that -inf.
         stopping: the server stops, so no request may follow the current one.
         transport: the transport; set by ``made``.
@@ -144,15 +141,11 @@ class ClientConnection:
     __slots__ = (
         "_unsent",
         "address",
-        "after",
         "armed",
-        "before",
         "handler",
-        "idle_since",
         "new_since",
         "port",
         "proxy",
-        "queue",
         "secure",
         "stopping",
         "transport",
@@ -160,6 +153,7 @@ class ClientConnection:
     )
 
     def __init__(self, proxy: Proxy, handler: HttpHandler, port: ClientPort) -> None:
+        super().__init__()
         self.proxy = proxy
         self.handler = handler
         self.port = port
@@ -167,11 +161,7 @@ class ClientConnection:
         self.secure = False
         self.turned_away = False
         self.armed = inf
-        self.idle_since = _NEVER
         self.new_since = _NEVER
-        self.queue: EvictableQueue | None = None
-        self.before: ClientConnection | None = None
-        self.after: ClientConnection | None = None
         self.stopping = False
         self._unsent: _Unsent | None = None
 

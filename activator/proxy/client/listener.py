@@ -14,6 +14,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import uvicorn
@@ -88,6 +89,8 @@ class PausingListener:
 
     Attributes:
         paused: the timer of the next check; None while it accepts.
+        accept: gets each accepted socket with the address of its client, instead of ``make``; None
+            for connections of HTTP.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class PausingListener:
         self._arrivals = arrivals
         self._context = context
         self.paused: asyncio.TimerHandle | None = None
+        self.accept: Callable[[socket.socket, Any], None] | None = None
         self._repeats = Repeats()
         self._loop.add_reader(self._sock, self._accept)
 
@@ -130,7 +134,7 @@ class PausingListener:
                     self._pause()
                 return
             try:
-                client, _ = self._sock.accept()
+                client, peer = self._sock.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -139,6 +143,9 @@ class PausingListener:
                 self._pause()
                 return
             client.setblocking(False)
+            if self.accept is not None:
+                self.accept(client, peer)
+                continue
             if secure:
                 self._gate.handshake_began()
             self._arrivals.start(self._shake(client) if secure else self._join(client))
@@ -306,6 +313,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
         find_dead(sock, SocketKind.CLIENT)
         sock.bind((host, port))
         sock.listen(BACKLOG)
@@ -379,14 +387,21 @@ class ServicePorts:
     Arguments:
         proxy: the objects that all connections share.
         host: the address to bind.
+        accept: gets each accepted socket of a TCP Service, with the address of its client.
 
     Attributes:
         ports: the ports, by Service; only this class changes them.
     """
 
-    def __init__(self, proxy: Proxy, host: str) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        host: str,
+        accept: Callable[[RevisionID, socket.socket, Any], None],
+    ) -> None:
         self._proxy = proxy
         self._host = host
+        self._accept = accept
         self._routes: dict[RevisionID, ServiceRoute] = {}
         self.ports: dict[RevisionID, ServicePort] = {}
         self._ending: dict[int, ServicePort] = {}
@@ -397,14 +412,14 @@ class ServicePorts:
         """Listen on the port of a Service; see driver.Driver.on_route.
 
         A port that a known Service no longer has stays open for ``LINGER`` seconds. Without hosts,
-        the Service is unknown, and the port closes at once.
+        a Service of HTTP is unknown, and the port closes at once.
         """
         if 0 < route.port <= _MAX_PORT:
             self._routes[service] = route
         else:
             self._routes.pop(service, None)
         if self._started:
-            self._apply(service, is_known=bool(route.hosts))
+            self._apply(service, is_known=bool(route.hosts) or route.is_tcp)
 
     def start(self) -> None:
         """Open all ports, because the activator is ready for requests."""
@@ -441,7 +456,16 @@ class ServicePorts:
             return
         if port.listener is None:
             self._open(service, port)
+        else:
+            self._choose(service, port)
         port.set_reconnect(route.reconnect)
+
+    def _choose(self, service: RevisionID, port: ServicePort) -> None:
+        """Accept the next connections on a port in the protocol of its Service."""
+        route = self._routes.get(service)
+        if port.listener is not None and route is not None:
+            is_tcp = route.is_tcp
+            port.listener.accept = partial(self._accept, service) if is_tcp else None
 
     def _leave(self, port: ServicePort, seconds: float) -> None:
         """Close a port later, so that connections that are on their way find it open."""
@@ -486,6 +510,7 @@ class ServicePorts:
         logger.info("listening on port %d of service %s", port.number, service, extra=about)
         port.error = ""
         port.listener = service_listener(self._proxy, sock, port.port)
+        self._choose(service, port)
 
     def _try_again(self) -> None:
         if self._retry is None:

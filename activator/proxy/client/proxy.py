@@ -11,7 +11,9 @@ an OrderedDict would do the same, and take 140 bytes.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 from activator.process.logs import Repeats
@@ -33,6 +35,44 @@ _SAMPLE: Final = 16
 _MIN_IDLE_SECONDS: Final = 1.0
 
 
+class Evictable(ABC):
+    """A connection of a client, as an element of a queue of ``Eviction``.
+
+    Attributes:
+        idle_since: when its last request ended, or when it was opened; seconds.
+        queue: the ``EvictableQueue`` that it is in; only that class sets it.
+        before, after: its neighbours in the queue; only that class sets them.
+    """
+
+    __slots__ = ("after", "before", "idle_since", "queue")
+
+    def __init__(self) -> None:
+        self.idle_since = -inf
+        self.queue: EvictableQueue | None = None
+        self.before: Evictable | None = None
+        self.after: Evictable | None = None
+
+    @abstractmethod
+    def may_be_evicted(self) -> bool:
+        """Return whether no request is in progress, and no byte of one has been read."""
+
+    @abstractmethod
+    def evict(self) -> bool:
+        """Close for a new client; return whether it will close."""
+
+    @abstractmethod
+    def shutdown(self) -> None:
+        """Finish the current requests and accept no others, because the server stops."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """End the requests without a pod, because the time to wait for one is over."""
+
+    @abstractmethod
+    def force_end(self) -> None:
+        """End every request, because the drain time is over."""
+
+
 @final
 class EvictableQueue:
     """Connections in the order in which they become candidates; each step is O(1)."""
@@ -40,23 +80,23 @@ class EvictableQueue:
     __slots__ = ("_first", "_last", "_size")
 
     def __init__(self) -> None:
-        self._first: ClientConnection | None = None
-        self._last: ClientConnection | None = None
+        self._first: Evictable | None = None
+        self._last: Evictable | None = None
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def first(self, most: int) -> list[ClientConnection]:
+    def first(self, most: int) -> list[Evictable]:
         """Return at most ``most`` connections from the front."""
-        found: list[ClientConnection] = []
+        found: list[Evictable] = []
         connection = self._first
         while connection is not None and len(found) < most:
             found.append(connection)
             connection = connection.after
         return found
 
-    def append(self, connection: ClientConnection) -> None:
+    def append(self, connection: Evictable) -> None:
         """Append a connection that is in no queue."""
         last = self._last
         connection.queue, connection.before, connection.after = self, last, None
@@ -67,7 +107,7 @@ class EvictableQueue:
         self._last = connection
         self._size += 1
 
-    def remove(self, connection: ClientConnection) -> None:
+    def remove(self, connection: Evictable) -> None:
         """Remove a connection that is in this queue."""
         before, after = connection.before, connection.after
         if before is None:
@@ -94,34 +134,42 @@ class Eviction:
         self._silent = EvictableQueue()
         self._http2 = EvictableQueue()
         self._http1 = EvictableQueue()
+        self._tcp = EvictableQueue()
         self._evicted = EvictableQueue()
         self.turned_away = EvictableQueue()
 
     def __len__(self) -> int:
         return sum(map(len, self._queues()))
 
-    def __iter__(self) -> Iterator[ClientConnection]:
+    def __iter__(self) -> Iterator[Evictable]:
         """Iterate over a copy, since connections may close meanwhile."""
         return iter(
             [connection for queue in self._queues() for connection in queue.first(len(queue))]
         )
 
     def _queues(self) -> tuple[EvictableQueue, ...]:
-        return self._silent, self._http2, self._http1, self._evicted, self.turned_away
+        return (
+            *(self._silent, self._http2, self._http1, self._tcp),
+            *(self._evicted, self.turned_away),
+        )
 
-    def add(self, connection: ClientConnection, *, http2: bool = False) -> None:
+    def add(self, connection: Evictable, *, http2: bool = False) -> None:
         """Add a new connection, or one that was removed because it changes to HTTP/2."""
         (self._http2 if http2 else self._silent).append(connection)
 
-    def turn_away(self, connection: ClientConnection) -> None:
+    def turn_away(self, connection: Evictable) -> None:
         """Add a new connection beyond the limit."""
         self.turned_away.append(connection)
 
-    def on_first_request(self, connection: ClientConnection) -> None:
+    def on_first_request(self, connection: Evictable) -> None:
         """Record that a client has sent its first request."""
         _move(connection, self._http1)
 
-    def remove(self, connection: ClientConnection) -> None:
+    def keep(self, connection: Evictable) -> None:
+        """Record that a connection of a TCP Service waits for a pod, or has one."""
+        _move(connection, self._tcp)
+
+    def remove(self, connection: Evictable) -> None:
         """Remove a closed connection; do nothing the second time."""
         if connection.queue is not None:
             connection.queue.remove(connection)
@@ -143,7 +191,7 @@ class Eviction:
         """
         if len(self._evicted) >= most:
             return False
-        for connections in (self._silent, self._http2, self._http1):
+        for connections in (self._silent, self._http2, self._http1, self._tcp):
             for connection in _longest_idle(connections, now):
                 if connection.evict():
                     _move(connection, self._evicted)
@@ -151,14 +199,14 @@ class Eviction:
         return False
 
 
-def _move(connection: ClientConnection, to: EvictableQueue) -> None:
+def _move(connection: Evictable, to: EvictableQueue) -> None:
     """Move a connection from its queue to the end of another."""
     if connection.queue is not None:
         connection.queue.remove(connection)
     to.append(connection)
 
 
-def _longest_idle(connections: EvictableQueue, now: float) -> list[ClientConnection]:
+def _longest_idle(connections: EvictableQueue, now: float) -> list[Evictable]:
     """Return the next few connections that may be evicted, the longest idle first."""
     found = []
     for connection in connections.first(_SAMPLE):
@@ -252,18 +300,23 @@ class Proxy:
         return files.make_room()
 
     def turn_away(self, client: ClientConnection) -> None:
-        """Record a new client beyond the limit, and log a warning now and then."""
+        """Record a new client beyond the limit."""
         self.connections.turn_away(client)
+        self.count_turned_away()
+
+    def count_turned_away(self) -> None:
+        """Count a new client beyond the limit, and log a warning now and then."""
         self.counters.turned_away += 1
         if self._repeats.admit("turned away", self.clock()) is not None:
             files = self.files
             logger.warning(
-                "the limit of open files (%d) is reached: new clients get 503; raise it "
+                "the limit of open files (%d) is reached: new clients get 503, or without HTTP are "
+                "closed; raise it "
                 "(open: %d clients, %d connections to pods)",
                 *(files.shares.limit, self._places(), files.pods),
             )
 
-    def remove(self, client: ClientConnection) -> None:
+    def remove(self, client: Evictable) -> None:
         """Remove a closed connection; its file is free."""
         self.connections.remove(client)
         self.files.freed()

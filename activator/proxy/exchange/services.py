@@ -152,15 +152,19 @@ class ProxyServices:
             return f"; no file is free to connect, of {files.shares.limit}"
         return "; still connecting"
 
-    def log_own_response(self, revision: RevisionID, response: OwnResponse) -> None:
-        """Log an error response to a request of a revision; one line of each kind now and then."""
+    def log_own_response(self, revision: RevisionID, response: OwnResponse, done: str = "") -> None:
+        """Log an error response to a request of a revision; one line of each kind now and then.
+
+        Arguments:
+            done: what was done instead of a response; empty for a response.
+        """
         more = self.repeats.admit((revision, response.status, response.reason), self.driver.clock())
         if more is not None:
             others = "1 other" if more == 1 else f"{more} others"
             also = f" (and {others} since the last such line)" if more else ""
             logger.warning(
-                "responded %d: %s%s",
-                response.status,
+                "%s: %s%s",
+                done or f"responded {response.status}",
                 response.why,
                 also,
                 extra=identity(revision),

@@ -260,7 +260,8 @@ class Pool:
         may_have_idle: whether ``resources`` searches this pool for idle connections.
         known_as: the only version of HTTP that the pod speaks; None if unknown.
         speaks_http1: whether the pod has responded in HTTP/1, to a request or to a probe.
-        gone: whether the pool keeps no connections, because its pod is gone or no longer trusted.
+        gone: whether the pool keeps no connections: its pod is gone or no longer trusted, or it
+            speaks a protocol in which connections cannot be used again.
         reachable: whether the last attempt to open a connection succeeded.
         timed_out: whether it timed out.
         made_for: see ``_form_of``; None until the pool is in use.
@@ -602,7 +603,9 @@ class ConnectionPools:
         revision = pod.config.revision
         pool = Pool(self.resources, PodTarget(pod, tls, passthrough=self._passthrough))
         pool.made_for = _form_of(revision)
-        if not revision.behind_queue_proxy:
+        if revision.protocol is AppProtocol.TCP:
+            pool.gone = True
+        elif not revision.behind_queue_proxy:
             pool.speaks(HTTP_2 if revision.protocol is AppProtocol.H2C else HTTP_1_1)
         return pool
 

@@ -165,6 +165,13 @@ class FileBudget:
 
     # -- connections to pods ---------------------------------------------------------------------
 
+    def take_now(self, *, probe: bool = False) -> bool:
+        """Return whether the caller may open a file at once; see ``take``."""
+        if self.waiting or not self.has_room(probe=probe):
+            return False
+        self.pods += 1
+        return True
+
     async def take(self, waiter: Waiter, *, probe: bool = False) -> object | None:
         """Wait for a file for a connection to a pod.
 
@@ -179,8 +186,7 @@ class FileBudget:
         Raises:
             ConnectionAbortedError: the waiter no longer needs the connection.
         """
-        if not self.waiting and self.has_room(probe=probe):
-            self.pods += 1
+        if self.take_now(probe=probe):
             return None
         entry = _Entry(waiter)
         (self._probes if probe else self._requests).append(entry)

@@ -425,12 +425,43 @@ async def test_a_service_has_no_advice_of_knative(world):
         (AppProtocol.HTTP1, False, "HTTP/1.1"),
         (AppProtocol.H2C, False, "HTTP/2"),
         (AppProtocol.HTTP1, True, "HTTP/1.1 over TLS; certificates are not verified"),
+        (
+            AppProtocol.TCP,
+            False,
+            "TCP: bytes pass as they come; each connection counts as one request",
+        ),
     ],
 )
 def test_a_service_has_the_protocol_of_its_pods(world, protocol, tls, text):
     plain_service = service(world, protocol=protocol, tls=tls)
     lines = shown(detail_view(world.driver, plain_service))
     assert f"Protocol    {text}" in lines
+
+
+async def test_a_tcp_service_has_connections(world):
+    throttler = service(world, protocol=AppProtocol.TCP)
+    assert shown(view(world, throttler))[0] == (
+        "Service default/hello: no connection waits, a new one would"
+    )
+    world.request(throttler)
+    failed = {"secondsAgo": 3.21, "status": 0, "reason": "no-endpoints", "detail": None}
+    forecast = {"startSeconds": 1, "drainSecondsPerRequest": 2, "expectedWaitSeconds": 3}
+    lines = shown(view(world, throttler, lastFailure=failed, forecast=forecast))
+    assert lines[0] == "Service default/hello: 1 connection waits, no-endpoints"
+    assert "Last failure  closed, no-endpoints, 3.2s ago" in lines
+    assert (
+        "Forecast      a start takes about 1 s; a connection leaves the queue about every 2 s; a "
+        "new connection would wait about 3 s" in lines
+    )
+    world.request(throttler)
+    assert shown(view(world, throttler))[0].startswith(
+        "Service default/hello: 2 connections wait, "
+    )
+    world.driver.delete_revision(throttler.revision.id)
+    answer = view(world, throttler) | {"queued": 0, "reason": None, "nextReason": None}
+    text = "deleted; no connection waits, a new one would get no pod"
+    assert shown(answer)[0] == f"Service default/hello: {text}"
+    world.driver.close()
 
 
 def test_a_service_has_its_hosts_and_its_port(world):

@@ -67,6 +67,13 @@ def row(**changes) -> status.StatusRow:
     return only
 
 
+@pytest.mark.parametrize(("protocol", "unit"), [("http1", "request"), ("tcp", "connection")])
+def test_ready_pods_that_fail_have_a_state_before_anything_waits(protocol, unit):
+    failing = pod(state="probing", usable=False, decidedBy="probe-failed")
+    found = row(reason=None, queued=0, protocol=protocol, pods=[failing])
+    assert found.state == f"probe-failing (no {unit} waits)"
+
+
 @pytest.mark.parametrize(
     ("service", "state"),
     [

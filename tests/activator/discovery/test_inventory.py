@@ -38,11 +38,11 @@ from tests.activator.discovery.recording import (
 )
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import service
-from throttler.model import AppProtocol, ListedEndpoints
+from throttler.model import HTTP_PROTOCOLS, AppProtocol, ListedEndpoints
 
 
 def empty() -> dict[AppProtocol, ListedEndpoints]:
-    return {protocol: ListedEndpoints() for protocol in AppProtocol}
+    return {protocol: ListedEndpoints() for protocol in HTTP_PROTOCOLS}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -65,6 +65,7 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     assert "'Host: hello.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "Knative-Serving-Revision: slow" in text
     assert "'Host: web.default.svc.cluster.local' http://127.0.0.1:1/" in text
+    assert "curl http://127.0.0.1:8014/\n" in text, "the TCP Service"
     assert "http://127.0.0.1:3/api/v1/services" in text, "the scaler"
     web = "explain web --admin-url http://127.0.0.1:2 --scaler-admin-url http://127.0.0.1:3\n"
     assert web in text, "the scaler's part of the page"

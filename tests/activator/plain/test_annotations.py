@@ -27,13 +27,17 @@ from activator.plain.annotations import (
     Owner,
     ReadinessPolicy,
     Route,
+    TcpWords,
+    Timeouts,
     WakerName,
     WakerWords,
 )
-from throttler.model import Policies, ProbeKind
+from throttler.model import FlowKey, Policies, ProbeKind, QueueOrder
 from throttler.request_policies import (
+    ConnectionPolicies,
     HeaderRule,
     Profile,
+    ProxyHeader,
     RequestPolicies,
     WaitMode,
     WhileWaiting,
@@ -99,9 +103,26 @@ RIGHT: Final[list[tuple[dict[str, str], dict[str, Any]]]] = [
         {"container_concurrency": "7", "target_concurrency": "0.5"},
         {"container_concurrency": 7, "scale": ScaleRules(target=0.5)},
     ),
-    ({"timeout_seconds": "0"}, {"timeout": 0.0}),
-    ({"response_start_timeout_seconds": "5"}, {"response_start_timeout": 5.0}),
-    ({"idle_timeout_seconds": "6"}, {"idle_timeout": 6.0}),
+    ({"timeout_seconds": "0"}, {"timeouts": Timeouts(total=0.0)}),
+    ({"response_start_timeout_seconds": "5"}, {"timeouts": Timeouts(response_start=5.0)}),
+    (
+        {"protocol": "tcp", "fair_by": "client-ip"},
+        {
+            "tcp": TcpWords(True),
+            "policies": Policies(
+                order=QueueOrder(fair_by=FlowKey()), connections=ConnectionPolicies()
+            ),
+        },
+    ),
+    (
+        {"protocol": "http", "wake_after_milliseconds": "250", "send_proxy": "v2"},
+        {"tcp": TcpWords(policies=ConnectionPolicies(0.25, send_proxy=ProxyHeader.V2))},
+    ),
+    (
+        {"keep_awake": "bytes", "warm_path": "direct", "listen_port": "65535"},
+        {"tcp": TcpWords(False, ConnectionPolicies(by_bytes=True), True, 65_535)},
+    ),
+    ({"idle_timeout_seconds": "6"}, {"timeouts": Timeouts(idle=6.0)}),
     ({"readiness_policy": "kubernetes"}, {"readiness": ReadinessPolicy.KUBERNETES}),
     ({"probe": "tcp"}, {"probe": ChosenProbe(ProbeKind.TCP)}),
     ({"probe": "none"}, {"probe": ChosenProbe(ProbeKind.NONE)}),
@@ -169,6 +190,7 @@ def test_values(texts: dict[str, str], expected: dict[str, Any]) -> None:
     assert parse(metadata(**texts)) == Annotations(**expected)
 
 
+SINCE_TCP: Final = "since activator.dev/protocol is tcp"
 PATCH: Final = (
     'expected a JSON object of at most 4096 characters, as in {"spec": {"stop": true}}, got'
 )
@@ -268,6 +290,24 @@ WRONG: Final[list[tuple[dict[str, Any], str]]] = [
     ({"parked_cpu": "1m/2m/3m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
     ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
     ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
+    ({"protocol": "TCP"}, "expected one of http, tcp, got 'TCP'"),
+    ({"wake_after_milliseconds": "10001"}, "expected an integer from 0 to 10000, got '10001'"),
+    ({"keep_awake": "always"}, "expected one of connections, bytes, got 'always'"),
+    ({"send_proxy": "v3"}, "expected one of v1, v2, got 'v3'"),
+    ({"warm_path": "pods"}, "expected one of activators, direct, got 'pods'"),
+    ({"listen_port": "0"}, "expected an integer from 1 to 65535, got '0'"),
+    *(
+        ({"protocol": "tcp", name: value}, f"expected no such annotation, {SINCE_TCP}, got")
+        for name, value in (
+            *(("hosts", "a.com"), ("idle_timeout_seconds", "5"), ("while_waiting", "page")),
+            *(("wake_methods", "GET"), ("auth_url", "http://a/"), ("profile", "openai")),
+            *(("adaptive_concurrency", "on"), ("priority_trust", "true")),
+        )
+    ),
+    *(
+        ({"protocol": "tcp", name: value}, f"expected client-ip, {SINCE_TCP}, got '{value}'")
+        for name, value in (*(("hash_key", "path"), ("sticky", "cookie"), ("fair_by", "header:x")),)
+    ),
 ]
 
 

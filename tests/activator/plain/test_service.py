@@ -265,7 +265,7 @@ def test_a_headless_service_can_be_shared() -> None:
             "activator.dev/hosst' is unknown and has no effect; did you mean activator.dev/hosts?",
         ),
         ({"qqqqqqq": ""}, {}, "the annotation 'activator.dev/qqqqqqq' is unknown"),
-        ({}, {"ports": [port(appProtocol="mqtt")]}, "appProtocol mqtt is unknown"),
+        ({}, {"ports": [port(appProtocol="gopher")]}, "appProtocol gopher is unknown"),
         ({"route": "takeover"}, {"externalTrafficPolicy": "Local"}, "externalTrafficPolicy Local"),
         ({"route": "takeover"}, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local"),
         (FRONT, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local with route front"),

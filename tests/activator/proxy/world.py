@@ -869,7 +869,8 @@ class World:
         """End everything, whatever state it is in."""
         self.server.close()
         for downstream in list(self.proxy.connections):
-            cast(Any, downstream).transport.abort()
+            transport = getattr(downstream, "transport", None)
+            downstream.force_end() if transport is None else transport.abort()
         self.pools.close()
         for pod in self.pods:
             await pod.close()

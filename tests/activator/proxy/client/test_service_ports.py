@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.client.listener import LINGER, PATIENCE, RETRY, ServicePorts, listen
+from activator.proxy.tcp.clients import TcpClients
 from tests.activator.proxy.world import Client, World, turns, until
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.request_policies import RouteRule
@@ -29,7 +30,7 @@ class Ports(World):
 
     async def start(self, **settings: Any) -> None:
         await super().start(**settings)
-        self.ports = ServicePorts(self.proxy, "127.0.0.1")
+        self.ports = ServicePorts(self.proxy, "127.0.0.1", TcpClients(self.proxy).accept)
         self.ports.start()
 
     async def status(self, port: int) -> int:
@@ -69,7 +70,8 @@ async def test_a_port_opens_moves_and_closes_with_its_route(world: Ports) -> Non
 
 
 async def test_ports_open_only_once_the_activator_is_ready(world: Ports) -> None:
-    ports, number = ServicePorts(world.proxy, "127.0.0.1"), free_port()
+    accept, number = TcpClients(world.proxy).accept, free_port()
+    ports = ServicePorts(world.proxy, "127.0.0.1", accept)
     ports.set_route(SHOP, ServiceRoute(port=number))
     assert await world.status(number) == 0
     ports.start()
@@ -203,7 +205,7 @@ async def test_pods_see_the_ipv4_address_of_a_client_that_a_port_of_both_familie
     pod = await world.pod()
     throttler = world.serve(pod)
     await until(lambda: throttler.statistics().healthy == 1)
-    both = ServicePorts(world.proxy, "::")
+    both = ServicePorts(world.proxy, "::", TcpClients(world.proxy).accept)
     both.start()
     number = free_port()
     both.set_route(SHOP, ServiceRoute(port=number))

@@ -108,7 +108,8 @@ async def test_where_all_places_are_taken_a_client_gets_503_over_tls(world, capl
     assert not world.proxy.handshakes
     limit = world.pools.files.shares.limit
     assert caplog.messages[0] == (
-        f"the limit of open files ({limit}) is reached: new clients get 503; raise it "
+        f"the limit of open files ({limit}) is reached: new clients get 503, or "
+        "without HTTP are closed; raise it "
         "(open: 1 clients, 0 connections to pods)"
     )
 

@@ -1,0 +1,279 @@
+"""The two sockets of a connection: each passes the bytes that it receives to the other one.
+
+A side reads no faster than the other one does: at most one buffer of bytes waits in this process,
+and the rest with the sender. One epoll of their own watches all these sockets, and the loop watches
+this epoll. The loop's transports would keep buffers for each connection, and report a reset like an
+end. Its readers would take six times as many calls of the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from typing import TYPE_CHECKING, Final, final
+
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, PeerKind, UnreadBytes
+
+if TYPE_CHECKING:
+    from activator.proxy.tcp.connection import TcpConnection
+
+# Not every system has epoll; see clients.TcpClients.
+READ: Final[int] = getattr(select, "EPOLLIN", 1)
+WRITE: Final[int] = getattr(select, "EPOLLOUT", 4)
+#: The kernel reports both without being asked.
+ERROR: Final[int] = getattr(select, "EPOLLERR", 8)
+ENDED: Final[int] = getattr(select, "EPOLLHUP", 16)
+#: Sockets that are served in one turn of the loop; others wait for the next turn.
+_PER_TURN: Final = 64
+#: Reads of one socket in one turn, so that no sender keeps others from theirs.
+_READS: Final = 4
+
+
+@final
+class Poller:
+    """Watches the sockets of all connections, from the first one on."""
+
+    __slots__ = ("_added", "_epoll", "_loop", "_sides")
+
+    def __init__(self) -> None:
+        self._epoll: select.epoll | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sides: dict[int, Side] = {}
+        self._added: set[int] = set()
+
+    def watch(self, side: Side, events: int) -> None:
+        """Call ``ready`` of a side for these events, besides errors, from now on."""
+        epoll = self._epoll
+        if epoll is None:
+            epoll = self._epoll = select.epoll()
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(epoll.fileno(), self._on_ready)
+        if side.fd in self._sides:
+            epoll.modify(side.fd, events)
+        else:
+            self._sides[side.fd] = side
+            self._added.add(side.fd)
+            epoll.register(side.fd, events)
+
+    def remove(self, side: Side) -> None:
+        """Remove a side whose socket is closed next: the kernel then removes it too."""
+        self._sides.pop(side.fd, None)
+
+    def ignore(self, side: Side) -> None:
+        """Report nothing about a side until it is watched again."""
+        if self._epoll is not None and self._sides.pop(side.fd, None) is not None:
+            self._epoll.unregister(side.fd)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._epoll is not None and self._loop is not None:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
+
+    def _on_ready(self) -> None:
+        epoll, sides = self._epoll, self._sides
+        if epoll is None:
+            return
+        self._added.clear()
+        for fd, events in epoll.poll(0, _PER_TURN):
+            # An earlier one may have closed the socket, and another may have its number now.
+            side = None if fd in self._added else sides.get(fd)
+            if side is not None:
+                side.ready(events)
+
+
+@final
+class Side:
+    """One socket of a connection.
+
+    Arguments:
+        connection: the connection.
+        sock: the socket, which does not block.
+        kind: whose socket it is.
+        poller: watches it.
+        unread: the budget of bytes that clients and pods do not read.
+
+    Attributes:
+        ended: whether the peer has ended its side; told: whether the other side knows.
+        size: how many bytes the peer has sent.
+    """
+
+    __slots__ = (
+        *("_connection", "_events", "_held", "_other", "_poller", "_unread"),
+        *("ended", "fd", "kind", "size", "sock", "told"),
+    )
+
+    def __init__(
+        self,
+        connection: TcpConnection,
+        sock: socket.socket,
+        kind: PeerKind,
+        poller: Poller,
+        unread: UnreadBytes,
+    ) -> None:
+        self._connection = connection
+        self._poller = poller
+        self._unread = unread
+        self._held = b""  # bytes that this peer does not accept yet
+        self._events = -1
+        self._other: Side | None = None
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.kind = kind
+        self.ended = self.told = False
+        self.size = 0
+
+    def watch(self, events: int) -> None:
+        """Wait for these events from now on; 0 for errors alone."""
+        if events != self._events:
+            self._events = events
+            self._poller.watch(self, events)
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._held:
+            self._held = b""
+            self._unread.hold(self, 0)
+        self._other = None
+        self._poller.remove(self)
+        self.sock.close()
+
+    def detach(self) -> None:
+        """Pass no more bytes; the connection handles the events."""
+        self._other = None
+
+    def ready(self, events: int) -> None:
+        """Handle events of the socket; see Poller."""
+        if self._other is None:
+            self._connection.ready(self, events)
+            return
+        if events & WRITE and not self._flush():
+            return
+        if events & READ:
+            self._pass_on()
+        elif events & ERROR:
+            self._connection.lost(self.kind)
+        elif events & ENDED and self._events >= 0:
+            # Both sides have ended, and bytes of the peer are unread: the other one is slow.
+            self._events = -1
+            self._poller.ignore(self)
+
+    def join(self, other: Side, data: bytes) -> bool:
+        """Pass on the bytes of the peer from now on; return whether the connection goes on.
+
+        Arguments:
+            other: the other side.
+            data: the bytes that have come already.
+        """
+        self._other = other
+        self.size += len(data)
+        self._follow()
+        if not data or other.send(memoryview(data), self):
+            if self.ended:
+                self._end()
+            elif self.kind is PeerKind.CLIENT:  # its first bytes have often come meanwhile
+                self._pass_on()
+        return not other.is_closed()
+
+    def is_closed(self) -> bool:
+        """Return whether the socket is closed."""
+        return self.sock.fileno() < 0
+
+    def send(self, data: memoryview, sender: Side) -> bool:
+        """Send bytes to the peer; return whether its kernel has accepted all of them.
+
+        Arguments:
+            data: the bytes; the rest is copied.
+            sender: the other side, which pauses until the peer accepts the rest.
+        """
+        try:
+            sent = self.sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._connection.refused(self.kind)
+            return False
+        if sent == len(data):
+            return True
+        self._held = bytes(data[sent:])  # ordered: at most as many are sent
+        self._follow()
+        sender._follow()
+        self._unread.hold(self, len(self._held))
+        return False
+
+    def end_unread(self) -> tuple[PeerKind, str]:
+        """Reset the connection, because unread bytes have reached their limit."""
+        return self._connection.end_unread(self)
+
+    def _pass_on(self) -> None:
+        other = self._other
+        assert other is not None
+        buffer = SMALL_BUFFER if self._unread.scarce else BUFFER
+        for _ in range(_READS):
+            try:
+                count = self.sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._connection.lost(self.kind)
+                return
+            if not count:
+                self.ended = True
+                if not other.holds():
+                    self._end()
+                if self._other is not None:  # else both have ended
+                    self._follow()
+                return
+            self.size += count
+            demand = self._connection.demand
+            if demand.follows:
+                self._connection.moved(self.kind)
+            if not other.send(buffer[:count], self) or count < len(buffer):
+                return
+
+    def holds(self) -> bool:
+        """Return whether bytes wait for the peer."""
+        return bool(self._held)
+
+    def _flush(self) -> bool:
+        """Send the bytes that wait for the peer; then the other side reads again.
+
+        Returns:
+            Whether the connection goes on.
+        """
+        try:
+            sent = self.sock.send(self._held)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            self._connection.refused(self.kind)
+            return False
+        self._held = self._held[sent:]  # ordered: at most as many are sent
+        self._unread.hold(self, len(self._held))
+        other = self._other
+        if self._held or other is None:
+            return True
+        self._follow()
+        other.go_on()
+        return self._other is not None
+
+    def _follow(self) -> None:
+        """Wait for bytes of the peer if the other side can take them, and send the held ones."""
+        other = self._other
+        reads = not (self.ended or (other is not None and other.holds()))
+        self.watch((READ if reads else 0) | (WRITE if self._held else 0))
+
+    def go_on(self) -> None:
+        """Read again, or pass on the end, because the other side has accepted all bytes."""
+        if self.ended:
+            self._end()
+        else:
+            self._follow()
+
+    def _end(self) -> None:
+        """Let the other peer know that this one has ended its side."""
+        self.told = True
+        if self._other is not None:
+            self._connection.finished(self._other)
