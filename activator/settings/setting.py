@@ -406,8 +406,10 @@ def _peer_url(sources: Sources, service: str, dialect: str) -> str:
 
 
 def _admin_url(sources: Sources) -> str:
-    names = ("ACTIVATOR_ADMIN_PORT", "KEDA_HTTP_ADMIN_PORT")
-    return f"http://127.0.0.1:{next(filter(None, map(sources.environ.get, names)), 8080)}"
+    """Return the URL of the activator in this pod; a port that none can have does not count."""
+    found = (sources.environ.get(f"{each}_ADMIN_PORT") for each in ("ACTIVATOR", "KEDA_HTTP"))
+    ports = (int(each) for each in found if each and each.isdecimal())
+    return f"http://127.0.0.1:{next((port for port in ports if 0 < port <= 0xFFFF), 8080)}"
 
 
 def _scaler_admin_url(sources: Sources) -> str:

@@ -68,6 +68,9 @@ def test_status_ignores_what_only_servers_read():
         ({}, 8080),
         ({"ACTIVATOR_ADMIN_PORT": ""}, 8080),
         ({"KEDA_HTTP_ADMIN_PORT": "9090"}, 9090),
+        ({"KEDA_HTTP_ADMIN_PORT": "0"}, 8080),
+        ({"KEDA_HTTP_ADMIN_PORT": "http"}, 8080),
+        ({"KEDA_HTTP_ADMIN_PORT": "99999"}, 8080),
         ({"KEDA_HTTP_ADMIN_PORT": "9090", "ACTIVATOR_ADMIN_PORT": "7070"}, 7070),
     ],
 )
