@@ -203,7 +203,7 @@ async def test_a_pod_that_is_silent_over_tls_delays_one_request(tmp_path: Path) 
         "KEDA_HTTP_PROXY_TLS_CERT_PATH": f"{tmp_path}/tls.crt",
         "KEDA_HTTP_PROXY_TLS_KEY_PATH": f"{tmp_path}/tls.key",
         "KEDA_HTTP_TLS_SKIP_VERIFY": "true",
-        "KEDA_HTTP_CONNECT_TIMEOUT": "20ms",
+        "KEDA_HTTP_CONNECT_TIMEOUT": "200ms",
     }
     async with AsyncExitStack() as stack:
         stack.callback(silent.close)
