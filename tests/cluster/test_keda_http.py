@@ -1,4 +1,4 @@
-"""The product in the place of the KEDA HTTP add-on's programs: docs/how-to/keda-http-add-on.md.
+"""The product in place of the KEDA HTTP add-on's programs: docs/how-to/from-keda-http-add-on.md.
 
 Each scenario runs with the add-on's own programs first, so it is known to be right. The add-on's
 and KEDA's programs are optional: they are in the folder of the control plane's, or nothing runs.

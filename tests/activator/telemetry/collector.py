@@ -60,7 +60,7 @@ def value(of: Any) -> Any:
 
 
 @contextmanager
-def http_collector() -> Iterator[Collector]:
+def http_collector(host: str = "127.0.0.1") -> Iterator[Collector]:
     """Run a collector that accepts OTLP over HTTP."""
     collector = Collector()
 
@@ -79,9 +79,9 @@ def http_collector() -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
-    collector.url = f"http://127.0.0.1:{server.server_port}"
+    collector.url = f"http://{host}:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
