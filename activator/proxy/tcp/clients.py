@@ -74,8 +74,7 @@ class TcpClients:
         """Return one side of a connection."""
         return Side(connection, sock, kind, self.poller, self.proxy.unread)
 
-    def end_idle(self, service: RevisionID) -> None:
+    def end_idle(self, _service: RevisionID) -> None:
         """Close the connections without bytes whose pod ends; see driver.Driver.on_pods."""
         for connection in list(self.resting):
-            if connection.is_of(service):
-                connection.end_idle()
+            connection.end_idle()

@@ -32,7 +32,7 @@ from activator.proxy.tcp.side import READ, WRITE, Side
 from activator.proxy.transport.peer_socket import PeerKind
 from activator.records.entries import Entry, Failed
 from throttler.errors import FlowFull, RequestQueueFull, WaitTooLong
-from throttler.model import NO_TIMEOUT, RevisionID
+from throttler.model import NO_TIMEOUT
 from throttler.pod import PodState, PodTracker
 from throttler.reason import Reason
 from throttler.request_policies import ConnectionPolicies
@@ -430,10 +430,6 @@ class TcpConnection(Evictable):
         self._end("served")
         self._linger()
         return True
-
-    def is_of(self, service: RevisionID) -> bool:
-        """Return whether it is for a pod of a Service."""
-        return self._entry.throttler.revision.id == service
 
     # -- time -------------------------------------------------------------------------------------
 
