@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import permutations
 from random import Random
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -679,10 +679,11 @@ def test_no_value_of_a_field_stops_the_dialect(value: Any, kind: str) -> None:
     inventory.apply(scaled())
 
 
+@pytest.mark.untraced
 def test_10000_objects_cost_an_event_nothing(world: World) -> None:
     sink = RecordingSink()
     inventory = Inventory(sink, sink, scope=Scope("system"), dialects=[KedaDialect])
-    began = perf_counter()
+    began = process_time()
     count = 10_000
     names = [f"s{n}" for n in range(count)]
     reference = {"port": 80}
@@ -696,11 +697,11 @@ def test_10000_objects_cost_an_event_nothing(world: World) -> None:
         ],
     )
     assert len(sink.revisions) == count
-    assert perf_counter() - began < 30
+    assert process_time() - began < 30
     sink.calls.clear()
-    began = perf_counter()
+    began = process_time()
     for n in range(100):
         inventory.apply(slice_of(endpoint(f"10.0.0.{n}"), of="s7"))
         inventory.apply(body(a=str(n)))
     assert {call[1] for call in sink.calls} == {WEB._replace(name="s7")}
-    assert perf_counter() - began < 1
+    assert process_time() - began < 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cmp_to_key
 from random import Random
-from time import perf_counter
+from time import process_time
 from urllib.parse import unquote
 
 import pytest
@@ -358,10 +358,10 @@ def test_5000_rules_cost_a_request_what_50_do(rule: str) -> None:
         fields = {b"x-0": [b"x-7"], b"accept": [b"*/*"]}
 
         def once() -> float:
-            began = perf_counter()
+            began = process_time()
             for _ in range(200):
                 table.find("one.com", b"/api/7/x?y", lambda: fields)
-            return perf_counter() - began
+            return process_time() - began
 
         return min(once() for _ in range(5))
 
@@ -370,6 +370,6 @@ def test_5000_rules_cost_a_request_what_50_do(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", ["host", "path", "value", "name", "same"])
 def test_10000_rules_are_read_in_a_moment(rule: str) -> None:
-    began = perf_counter()
+    began = process_time()
     table_of(10_000, rule)
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
