@@ -90,6 +90,7 @@ def situations(world):
     world.clock.now += 1.5
 
 
+@pytest.mark.untraced
 async def test_every_response_is_as_the_document_says(world):
     situations(world)
     world.source = SourceStatus("test", "test", {}, errors={"x.yaml": "line 3"})

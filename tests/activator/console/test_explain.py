@@ -526,6 +526,7 @@ def test_problems_of_a_service_have_their_reason(world):
     assert f"Warnings   {text}" in lines
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
     """Also with every owner, and beside every reason of the scaler."""

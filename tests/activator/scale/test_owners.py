@@ -394,6 +394,7 @@ async def findings(running: Running) -> dict[str, str]:
     return {each["reason"]: each["note"] for each in (await running.service())["findings"]}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("add", "path", "name"),
     [
@@ -421,6 +422,7 @@ async def test_a_workload_of_another_component_is_not_scaled_down(
             assert "two-owners" not in await findings(running)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("which", ["paused", "paused-replicas", "paused-scale-out"])
 async def test_no_pod_starts_while_keda_is_paused(tmp_path: Path, which: str) -> None:
     async with cluster(tmp_path) as kube:

@@ -251,6 +251,7 @@ async def addresses(kube: Cluster) -> list[str]:
     return [each["addresses"][0] for slice_ in mine for each in slice_["endpoints"] or ()]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("more", "awake"), [({}, "10.0.0.1"), ({"container_concurrency": "1"}, "10.1.0.1")]
 )
