@@ -33,6 +33,7 @@ from tests.activator.keda.objects import body, route, scaled, target
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import endpoint, named, service, slice_of
 from tests.activator.throttlers import release
+from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound
 from throttler.model import (
     NO_TIMEOUT,
@@ -154,7 +155,7 @@ OBJECTS = (
 )
 
 
-@pytest.mark.parametrize("order", list(permutations(range(4))))
+@in_one_test("order", list(permutations(range(4))))
 def test_everything_is_known_whatever_comes_first(order: tuple[int, ...]) -> None:
     world = World()
     world.apply(*(OBJECTS[index] for index in order))
@@ -219,7 +220,7 @@ FALLBACK = {"service": {"name": "spare", "port": 80}}
 LIMITS = InterceptorDefaults(readiness=9, request=8, response_header=7, max_pending=6)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("obj", "defaults", "readiness", "request_limit", "header"),
     [
         (scaled(), InterceptorDefaults(), NO_TIMEOUT, 0, 300),

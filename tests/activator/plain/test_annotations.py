@@ -30,6 +30,7 @@ from activator.plain.annotations import (
     WakerName,
     WakerWords,
 )
+from tests.rows import in_one_test
 from throttler.model import Policies, ProbeKind
 from throttler.request_policies import (
     HeaderRule,
@@ -161,7 +162,7 @@ RIGHT: Final[list[tuple[dict[str, str], dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("texts", "expected"),
     RIGHT,
 )

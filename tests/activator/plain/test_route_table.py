@@ -20,6 +20,7 @@ from activator.plain.route_table import (
     keys_of,
     names_of_others,
 )
+from tests.rows import in_one_test
 from throttler.request_policies import HeaderRule, RouteRule
 
 OLD, NEW = RouteClaim("2026-01-01T00:00:00Z", "a/old"), RouteClaim("2026-01-02T00:00:00Z", "a/new")
@@ -47,7 +48,7 @@ def objects(*rules: tuple[str, RouteRule]) -> RouteTable[str]:
     return table
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("host", "service"),
     [
         ("shop.example.com", "exact"),
@@ -76,7 +77,7 @@ def test_a_rule_for_any_host_comes_last(rule: RouteRule) -> None:
     assert [found(table, host) for host in ("a.com", "a.org", "")] == ["wide", "any", "any"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("target", "name"),
     [
         (b"/api", "api"),
@@ -106,7 +107,7 @@ def test_the_longest_path_wins_by_whole_segments(target: bytes, name: str) -> No
 BETA, ONE, TWO = HeaderRule(b"x-beta"), HeaderRule(b"x-v", b"1"), HeaderRule(b"x-v", b"2")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "name"),
     [
         ({}, "plain"),
@@ -245,7 +246,7 @@ def test_the_older_slice_has_the_port() -> None:
     assert (ports.winner(RouteKey("10000")), ports.winner(RouteKey("10001"))) == ("young", "old")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@in_one_test("seed", range(10))
 def test_each_port_has_one_service_whatever_happens(seed: int) -> None:
     chance = Random(seed)
     ports: RouteTable[str] = RouteTable()
