@@ -66,10 +66,10 @@ $(VENV)/tools/helm: tests/manifests/kubectl.txt | $(STAMP)
 test: check $(VENV)/tools/helm  ## Run the checks above, then all tests, then the coverage gate
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m tests.bytecode
-	$(BIN)/pytest -n 4 --dist worksteal --cov --cov-report=
+	$(BIN)/pytest -n 5 --dist worksteal --cov --cov-report=
 	$(BIN)/python -m tests.coverage_gate
 else
-	$(BIN)/pytest -n 4 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest -n 5 --dist worksteal $(PYTEST_ARGS)
 endif
 
 compile: $(COMPILED)/.installed  ## Compile throttler and byte path into .venv-compiled (needs gcc, python3-dev)

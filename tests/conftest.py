@@ -217,15 +217,18 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return getattr(request, "param", VIRTUAL.values[0])
 
 
-#: Directories whose tests wait for processes or time most of the time: each worker gets a part.
-WAITING = ("e2e", "monitoring")
+#: Places whose tests wait for processes or time most of the time.
+WAITING = ("monitoring", "e2e", "activator/lab", "activator/test_app.py")
 #: Directories whose tests share processes that are expensive to start: one worker gets each.
 SHARING = ("browser", "grpc")
+#: The part of a worker's list that has tests that wait. Idle workers take from the rest.
+_SPREAD = 0.8
+_TESTS = Path(__file__).parent
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of each worker in its part of the list; tests that wait are the first.
+    """Put the tests of each worker in its part of the list; few workers wait at the same time.
 
     pytest-xdist gives each worker an equal run of neighbours. Later idle workers take from its end.
     """
@@ -236,23 +239,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
     for number, name in enumerate(SHARING):
         parts[number % workers] += rooms.pop(name, ())
-    for name in WAITING:
-        for number, item in enumerate(rooms.pop(name, ())):
-            parts[number % workers].append(item)
+    waiting = [item for name in WAITING for item in rooms.pop(name, ())]
     others = [item for room in rooms.values() for item in room]
+    # The first of SHARING takes as long as all that another worker waits for.
+    free = range(min(1, workers - 1), workers)
     left = len(items)
     for worker, part in enumerate(parts):
+        own = waiting[free.index(worker) :: len(free)] if worker in free else []
         share = left // (workers - worker)  # as pytest-xdist counts
         left -= share
-        fill = max(0, share - len(part))
-        part += others[:fill]
+        fill = max(0, share - len(part) - len(own))
+        part += _spread(own, others[:fill])
         del others[:fill]
     items[:] = [item for part in parts for item in part] + others
 
 
+def _spread(waiting: list[pytest.Item], others: list[pytest.Item]) -> list[pytest.Item]:
+    """Return both lists as one, with the tests that wait at equal distances."""
+    distance = int(len(others) * _SPREAD / max(1, len(waiting)))
+    mixed = []
+    for number, item in enumerate(waiting):
+        mixed += [item, *others[number * distance : (number + 1) * distance]]
+    return mixed + others[len(waiting) * distance :]
+
+
 @cache
 def _room(path: Path) -> str:
-    return path.relative_to(Path(__file__).parent).parts[0]
+    """Return the place of WAITING that has a file, or the first part of the file's path."""
+    inner = path.relative_to(_TESTS)
+    return next((place for place in WAITING if inner.is_relative_to(place)), inner.parts[0])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from itertools import combinations, product
 from typing import Any
 
@@ -42,6 +44,37 @@ def _added(missing: dict[Any, None], row: dict[int, int], axis: int, value: int)
 def pairwise(**axes: Sequence[Any]) -> pytest.MarkDecorator:
     """Run a test for all pairs of its parameters' values instead of all combinations."""
     return pytest.mark.parametrize(tuple(axes), all_pairs(*axes.values()))
+
+
+def in_one_test(
+    names: str | Sequence[str], rows: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test for each row, as ``pytest.mark.parametrize`` does, but as one test of pytest.
+
+    Each test of pytest takes some milliseconds in its worker, and some of the collection in all
+    workers. So this is for many rows that are quick. It is not for tests with fixtures that change.
+
+    Arguments:
+        names: the parameters that a row has values for, with commas between them or as a sequence.
+    """
+    of_row = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
+    is_bare = isinstance(names, str) and len(of_row) == 1
+    given = [(row,) if is_bare else tuple(row) for row in rows]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def run(*fixed: Any, **fixtures: Any) -> None:
+            assert given, "no row"
+            for row in given:
+                with naming(*row):
+                    test(*fixed, **dict(zip(of_row, row, strict=True)), **fixtures)
+
+        signature = inspect.signature(test)
+        left = [each for name, each in signature.parameters.items() if name not in of_row]
+        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined] # read by pytest
+        return run
+
+    return decorate
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from activator.proxy.message import own_responses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.scale.reasons import ScaleReason
 from tests.howto.pages import ANY
+from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import ROWS, TABLE, Reason, ReasonRow, RequestState
 
@@ -59,7 +60,7 @@ def test_each_reason_has_one_row_in_order() -> None:
     assert [row.reason for row in TABLE] == list(Reason)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)
+@in_one_test("row", TABLE)
 def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: ReasonRow) -> None:
     assert row.meaning[0].isupper()
     assert row.meaning.endswith(".")
@@ -70,7 +71,7 @@ def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Reaso
     assert not queued or row.status == 504
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "reply",
     [
         own_responses.not_found(RevisionNotFound("default", "hello")),
@@ -83,7 +84,6 @@ def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Reaso
         own_responses.no_upgrade("10.0.0.1:8080: the pod speaks only HTTP/2"),
         own_responses.draining("no pod was free in time"),
     ],
-    ids=lambda reply: reply.why,
 )
 def test_an_error_response_has_the_status_of_its_reason(reply: OwnResponse) -> None:
     assert reply.reason is not None
@@ -95,9 +95,7 @@ def test_each_reason_has_a_page_and_each_page_a_reason() -> None:
     assert pages == {reason.value for reason in Reason}
 
 
-@pytest.mark.parametrize(
-    "word", [*Reason, *ProblemReason, *ScaleReason, INVALID], ids=lambda word: str(word)
-)
+@in_one_test("word", [*Reason, *ProblemReason, *ScaleReason, INVALID])
 def test_each_word_that_a_user_can_meet_has_a_page(word: Any) -> None:
     word = getattr(word, "value", word)
     page = pages()[word]
@@ -105,7 +103,7 @@ def test_each_word_that_a_user_can_meet_has_a_page(word: Any) -> None:
     assert "\n## What to do" in page
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)
+@in_one_test("row", TABLE)
 def test_the_page_of_a_reason_shows_a_response_with_its_status_and_reason(row: ReasonRow) -> None:
     reason = row.reason
     text = (PAGES / f"{reason.value}.md").read_text()

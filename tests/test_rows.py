@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.rows import all_pairs, naming
+from tests.rows import all_pairs, in_one_test, naming
 
 SHAPES = [[2, 2], [3, 1], [2, 2, 2], [6, 5, 2, 3], [11, 6, 2, 2], [4, 4, 4, 4, 4]]
 
@@ -41,3 +41,33 @@ def test_a_failure_names_its_row():
     with pytest.raises(AssertionError) as failure, naming("get", 1):
         raise AssertionError
     assert failure.value.__notes__ == ["row: get, 1"]
+
+
+def test_all_rows_run_in_one_test_and_one_that_fails_is_named():
+    seen = []
+
+    @in_one_test("text, number", [("a", 1), ("b", 2), ("c", 3)])
+    def taken(text, number, fixture):
+        seen.append((text, number, fixture))
+        assert number < 2
+
+    with pytest.raises(AssertionError) as failure:
+        taken(fixture="f")
+    assert seen == [("a", 1, "f"), ("b", 2, "f")]
+    assert failure.value.__notes__ == ["row: b, 2"]
+
+
+@in_one_test("word", [])
+def no_row(word):
+    raise NotImplementedError(word)
+
+
+def test_a_test_without_rows_fails():
+    with pytest.raises(AssertionError, match="no row"):
+        no_row()
+
+
+@in_one_test("value", [["a"], "ab"])
+def test_pytest_gives_such_a_test_its_fixtures(value, request):
+    assert request.node.name == "test_pytest_gives_such_a_test_its_fixtures"
+    assert len(value) in (1, 2)

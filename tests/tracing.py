@@ -23,9 +23,11 @@ _TESTS = Path(__file__).parent
 TRACED = (_TESTS / "throttler", _TESTS / "activator", _TESTS / "activator/proxy/exchange")
 _ACTIVATOR = _TESTS / "activator"
 _EXCHANGE = _ACTIVATOR / "proxy/exchange"
-#: Parts of them whose tests do not count. Tracing makes a test up to twice as long. These tests run
-#: for long, and only few lines that no other test runs.
+_SCALE = _ACTIVATOR / "scale"
+#: Parts of them whose tests do not count. Tracing makes a test up to three times as long. These
+#: tests run for long, and only few lines that no other test runs.
 UNTRACED = (
+    _TESTS / "throttler/test_lb_policy.py",
     *(_ACTIVATOR / name for name in ("lab", "proxy")),
     _ACTIVATOR / "admin/test_application.py",
     _ACTIVATOR / "discovery/test_orders.py",
@@ -35,11 +37,10 @@ UNTRACED = (
     _ACTIVATOR / "discovery/test_waiting_requests.py",
     _ACTIVATOR / "plain/test_route_table.py",
     _ACTIVATOR / "process/test_timers.py",
-    _ACTIVATOR / "scale/test_scaler.py",
-    _ACTIVATOR / "scale/admin/test_application.py",
-    _ACTIVATOR / "scale/test_lease.py",
-    _ACTIVATOR / "scale/test_events.py",
-    _ACTIVATOR / "scale/takeover/test_part.py",
+    _SCALE / "test_scaler.py",
+    _SCALE / "admin/test_application.py",
+    *(_SCALE / f"test_{name}.py" for name in ("asleep", "events", "lease", "parked", "wishes")),
+    _SCALE / "takeover/test_part.py",
     *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "wait")),
 )
 

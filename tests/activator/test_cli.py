@@ -18,6 +18,7 @@ from activator.lab import command as lab_command
 from activator.scale import settings as scale_settings
 from activator.settings.config import SETTINGS, Settings, settings_of
 from tests.activator.settings.test_add_on import CHART, OLD
+from tests.rows import in_one_test
 
 SERVERS = ("run", "local", "demo")
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
@@ -204,7 +205,7 @@ def test_help_imports_nothing_heavy():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", sorted(cli.cli.commands))
+@in_one_test("command", sorted(cli.cli.commands))
 def test_the_reference_tells_the_same_exit_statuses(command):
     page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
     assert f"### `activator {command}`\n" in page

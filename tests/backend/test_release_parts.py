@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import in_one_test
+
 sys.path.append(str(Path(__file__).parents[2] / "backend"))
 
 import release_parts
@@ -30,7 +32,7 @@ def test_an_image_has_a_name_a_tag_and_a_digest(text, parts):
     assert release_parts.image(text) == parts
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "error"),
     [
         ("", "'' is not the name of an image"),

@@ -24,6 +24,7 @@ from benchmarks.mixed.record import Record, Sight, Wrong
 from benchmarks.mixed.samples import GAUGES, Sample, slope, value
 from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill, excused, lost
+from tests.rows import in_one_test
 
 KILL = Kill("web-2.1", 10.0, 10.02)
 
@@ -49,7 +50,7 @@ def test_a_request_may_fail_with_its_pod(saved: Failure) -> None:
     assert not excused(saved, [])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "missing",
     [
         failure("GET", ""),  # no response had begun: the activator must send it again

@@ -24,6 +24,7 @@ from benchmarks.soak.plan import LANES, QUIET_END, Fault, plan
 from benchmarks.soak.programs import Program
 from benchmarks.soak.verdict import Fate, Occurred, Sighting
 from benchmarks.soak.world import Attacked, Evidence, waits
+from tests.rows import in_one_test
 
 #: Every kind of fault begins at least once in any so many seconds.
 ROUND = 600.0
@@ -62,7 +63,7 @@ def test_a_short_run_has_a_plan() -> None:
     assert plan(1, 20) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("failure", "expected"),
     [
         (FAILED, Fate.ACTIVATOR),
@@ -103,7 +104,7 @@ def test_availability_counts_the_short_requests_of_the_second_of_a_kill() -> Non
     assert verdict.availability(KILL, [FAILED, stream], sent) == (1, 40)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("seen", "expected"),
     [
         (Sighting("upstream-failed", "liar", 104.0), True),

@@ -10,6 +10,7 @@ from activator import build
 from activator.build import COMPILED
 from tests.compiled import lints
 from tests.guards import expect_none
+from tests.rows import in_one_test
 
 #: The source, wherever it is installed: a compiled build holds it as well.
 SOURCE = Path(build.__file__).parents[1]
@@ -62,7 +63,7 @@ def test_no_test_replaces_a_final_constant_of_a_compiled_module():
 # Samples. Each fault was seen to compile, and to do another thing than the source.
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "caught"),
     [
         ("data[at:-1]", True),
@@ -121,7 +122,7 @@ class A:
 """
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "caught"),
     [
         (["peer = self.peer = Peer()", "peer.begin()", "return self.peer is not peer"], True),

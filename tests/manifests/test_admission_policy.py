@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from activator.objects.readers import Reader
 from activator.plain.annotations import (
     ASLEEP,
@@ -16,6 +14,7 @@ from activator.plain.annotations import (
     TABLE,
 )
 from manifests import admission_policy
+from tests.rows import in_one_test
 
 
 def test_the_file_is_generated() -> None:
@@ -35,6 +34,6 @@ def test_each_annotation_has_an_expression() -> None:
     assert len(CONTRADICTIONS) == variables["problems"].count("variables.contradiction_")
 
 
-@pytest.mark.parametrize("wrong", ["(?=", "(?!", "(?<", "\\d", "\\w", "\\s", "\\b", "\\Z"])
+@in_one_test("wrong", ["(?=", "(?!", "(?<", "\\d", "\\w", "\\s", "\\b", "\\Z"])
 def test_no_pattern_has_what_re2_reads_differently(wrong: str) -> None:
     assert wrong.replace("\\", "\\\\") not in admission_policy.text()

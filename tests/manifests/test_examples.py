@@ -25,6 +25,7 @@ from tests.guards import expect_none
 from tests.manifests.kustomize import MANIFESTS, Object, build, find
 from tests.manifests.test_manifests import OLDEST_KUBERNETES
 from tests.programs import need
+from tests.rows import in_one_test
 
 EXAMPLES = MANIFESTS / "examples"
 ACTIVATOR = ("activator-system", "activator-service")
@@ -369,7 +370,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@in_one_test("name", LIMITS)
 def test_the_activator_says_first_why_a_cold_start_failed(name: str) -> None:
     longest = asked(objects("sleeping-deployment.yaml")[1]).timeouts.total
     text = (EXAMPLES / name).read_text()

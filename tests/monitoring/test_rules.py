@@ -6,11 +6,11 @@ import re
 import shutil
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.manifests.kustomize import ROOT
 from tests.monitoring.prometheus import promtool, rules, write_rules
+from tests.rows import in_one_test
 
 ALERTS = Path(__file__).with_name("alerts.yaml")
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -40,7 +40,7 @@ def test_each_alert_is_shown_to_fire_and_not_to_fire() -> None:
         )
 
 
-@pytest.mark.parametrize("rule", rules("alert"), ids=lambda rule: rule["alert"])
+@in_one_test("rule", rules("alert"))
 def test_each_alert_has_a_page_that_it_names(rule: dict[str, dict[str, str]]) -> None:
     page = ROOT / rule["annotations"]["runbook"]
     assert page.parent == RUNBOOKS

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rows import in_one_test
 from tests.throttler.world import One, addresses, unhurried
 from throttler.capacity import (
     MAX_CAPACITY,
@@ -20,7 +21,7 @@ from throttler.model import Revision, RevisionID, RevisionKind
 from throttler.throttler import Limits, Throttler
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("own", "addresses", "index"),
     [
         ("10.0.0.1", [], None),
@@ -61,7 +62,7 @@ def test_each_of_several_activators_infers_another_index(own: set[str]) -> None:
     assert {s.index for s in shares if s} == set(range(len(own)))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("pods", "index", "count", "ours"),
     [
         (0, 0, 3, None),
@@ -116,7 +117,7 @@ def test_the_slices_cover_all_pods_and_overlap_only_where_activators_outnumber_p
         assert all(len(s) == 1 for s in whole)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("container_concurrency", "pods", "capacity"),
     [
         (0, 0, 0),
@@ -139,7 +140,7 @@ def test_capacity_is_pods_times_concurrency_within_bounds(
     assert MAX_CAPACITY == 2**31 - 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("container_concurrency", "ready", "activators", "capacity"),
     [
         (10, 1, 0, 10),
@@ -162,7 +163,7 @@ def test_a_cluster_ip_may_have_what_its_ready_pods_have_divided_among_activators
     assert service_capacity(container_concurrency, ready, activators) == capacity
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("container_concurrency", "pods", "index", "count", "capacity"),
     [
         (10, 1, 0, 1, 10),
@@ -212,7 +213,7 @@ def test_the_sentence_of_a_service_names_its_annotation() -> None:
     assert sentence == "0 usable pods without a limit per pod (container-concurrency is 0)"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("terms", "sentence"),
     [
         (CapacityTerms(10, 0, (), ALONE, True), "0 usable pods × 10 = 0"),

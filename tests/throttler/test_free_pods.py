@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rows import in_one_test
 from tests.throttler.world import unhurried
 from throttler.pod import FreePods
 
@@ -13,7 +13,7 @@ from throttler.pod import FreePods
 SIZES = (1, 31, 32, 33, 64, 1000, 1023, 1024, 1025, 3000)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@in_one_test("size", SIZES)
 def test_each_number_follows_the_one_before_it_and_the_first_follows_the_last(size: int) -> None:
     room = FreePods(size)
     for number in range(size):
@@ -23,7 +23,7 @@ def test_each_number_follows_the_one_before_it_and_the_first_follows_the_last(si
     assert [number for number in range(size) if not room.has(number)] == [size // 2]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@in_one_test("size", SIZES)
 def test_a_single_number_is_next_from_everywhere(size: int) -> None:
     for number in {0, size // 2, size - 1}:
         room = FreePods(size)

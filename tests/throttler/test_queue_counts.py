@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.throttler.test_ranked_queue import ticket
 from throttler.ranked_queue import MOST_FLOWS, QueueCounts
 from throttler.request_policies import HIGH, LOW, NORMAL
@@ -65,6 +67,7 @@ def test_beyond_512_flows_share_queues() -> None:
     assert not made.shared
 
 
+@pytest.mark.untraced
 def test_flows_with_a_shared_queue_have_their_own_limits() -> None:
     made = counts(*(ticket(n, flow=b"%d" % (n % 8000)) for n in range(9 * 8000)))
     [(fullest, _)] = Counter(made.shared.values()).most_common(1)

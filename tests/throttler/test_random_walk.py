@@ -140,12 +140,6 @@ def keeps_the_invariants(seed: int, *, parks: bool = False) -> Steps:
     pytest.fail(f"take({seed}, [\n{lines}\n], {parks=}): {found!r}", pytrace=False)
 
 
-@pytest.mark.parametrize("first", [40, 60])
-def test_random_lives_keep_the_invariants_at_every_step(first: int) -> None:
-    for seed in range(first, first + 12):
-        keeps_the_invariants(seed)
-
-
 def test_random_lives_in_which_requests_wait_for_one_pod() -> None:
     been = Counter[str]()
     for seed in range(80, 100):

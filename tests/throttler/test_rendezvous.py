@@ -87,6 +87,7 @@ def test_pods_get_about_equally_many_keys(pods: int, most: float) -> None:
     assert min(shares.values()) >= 12_000 / pods / most
 
 
+@pytest.mark.untraced
 def test_all_activators_agree_whatever_came_before() -> None:
     """Pods are added and removed in another order, one by one or many at a time."""
     plain, other = world(), world()

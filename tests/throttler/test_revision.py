@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.rows import in_one_test
 from tests.throttler.world import OWNER, One, addresses, revision
 from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
 from throttler.errors import RequestQueueFull
@@ -495,7 +496,7 @@ class TestSlices:
                 "y"
             ]
 
-    @pytest.mark.parametrize(
+    @in_one_test(
         ("container_concurrency", "pods", "index", "count", "capacity"),
         [
             (10, 1, -1, 0, 10),

@@ -93,6 +93,7 @@ class World(Many):
         return zones.left
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "hash"])
 @pytest.mark.parametrize("limit", [0, 100])
 @pytest.mark.parametrize("adaptive", AdaptiveMode)
@@ -107,6 +108,7 @@ def test_with_as_many_pods_as_activators_in_each_zone_no_request_leaves_it(
 _LAYOUT = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 5), min_size=1, max_size=4)
 
 
+@pytest.mark.untraced
 @given(pods=_LAYOUT, activators=_LAYOUT, policy=st.sampled_from(EVEN))
 @unhurried
 def test_each_pod_gets_an_even_share_of_all_activators_and_no_more_leaves_than_must(

@@ -20,6 +20,7 @@ from activator.autoscaler.concurrency import Stat
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
+from tests.rows import in_one_test
 from throttler.model import AppProtocol, Endpoint, ReadinessRule
 
 DOCUMENT = json.loads(json.dumps(document("1.2.3")))
@@ -90,6 +91,7 @@ def situations(world):
     world.clock.now += 1.5
 
 
+@pytest.mark.untraced
 async def test_every_response_is_as_the_document_says(world):
     situations(world)
     world.source = SourceStatus("test", "test", {}, errors={"x.yaml": "line 3"})
@@ -153,7 +155,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
 HINT = "python -m activator.admin.openapi prints what belongs there"
 
 
-@pytest.mark.parametrize(("heading", "view"), openapi.TABLES)
+@in_one_test(("heading", "view"), openapi.TABLES)
 def test_the_reference_has_the_tables(heading: str, view: type) -> None:
     assert f"\n{openapi.table(heading, view)}\n\n" in PAGE, HINT
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from activator.autoscaler.links import StatReporter
 from activator.keda.metrics import RateWindow
+from tests.rows import in_one_test
 from throttler.model import Policies, Revision, RevisionID, RevisionKind
 from throttler.request_policies import InterceptorRules, RequestPolicies
 
@@ -105,7 +104,7 @@ async def test_many_objects_come_in_pieces_that_are_one_document():
     assert len(world.queue()) == 1201
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("counts", "now", "mean"),
     [
         ([], 0, 0),

@@ -19,6 +19,7 @@ from activator.console.client import (
     parse,
     printable,
 )
+from tests.rows import in_one_test
 
 URL = "http://127.0.0.1:8080"
 ANSWER = '{"revisions": []}'
@@ -139,7 +140,7 @@ def test_what_is_absent_or_null():
         assert node.nodes(name, required=False) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "read", "says"),
     [
         ("<html>", None, "Expecting value"),

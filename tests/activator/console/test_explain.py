@@ -23,6 +23,7 @@ from activator.scale import reasons
 from activator.scale.reasons import ScaleReason
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
+from tests.rows import in_one_test
 from throttler.model import AppProtocol, ProbeKind, ProbeSpec, ReadinessRule, RevisionKind
 from throttler.reason import ROWS, TABLE, Reason
 
@@ -558,6 +559,7 @@ def test_problems_of_a_service_have_their_reason(world):
     assert f"Warnings   {text}" in lines
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
     """Also with every owner, and beside every reason of the scaler."""
@@ -619,7 +621,7 @@ def test_any_value_in_any_field_gives_a_page_or_says_what_is_wrong(changes, pod_
     assert plain(page).isprintable() or all(line.isprintable() for line in plain(page).split("\n"))
 
 
-@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+@in_one_test("reason", [reason.value for reason in WAITING])
 def test_each_reason_to_wait_is_explained(reason):
     lines = what_to_do(reason, "shop", "cart-00007")
     assert meaning(reason).endswith(".")
@@ -684,14 +686,14 @@ def test_names_cannot_add_to_the_command_that_is_shown():
     assert "-n 'a;b' -l serving.knative.dev/revision='$(c)'" in lines[-1]
 
 
-@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+@in_one_test("reason", [reason.value for reason in WAITING])
 def test_a_folder_in_place_of_a_cluster_has_no_kubectl(reason):
     advice = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
     assert "kubectl" not in advice
     assert advice.endswith("/srv/{objects}") or reason.endswith("scaler-unreachable")
 
 
-@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+@in_one_test("reason", [reason.value for reason in WAITING])
 def test_the_advice_for_a_plain_service_in_a_folder_has_no_object_of_knative(reason):
     advice = " ".join(what_to_do(reason, "shop", "cart", "/srv/objects", is_service=True))
     assert not re.search("Endpoints |notReadyAddresses|containerConcurrency|kubectl", advice)

@@ -14,6 +14,7 @@ from activator.console import status
 from activator.console.client import parse
 from activator.console.screen import plain, show
 from activator.console.status import LISTED_ERRORS, state_of
+from tests.rows import in_one_test
 
 
 def revision(**changes):
@@ -142,7 +143,7 @@ def test_no_limit_is_distinguished_from_no_capacity():
     assert row(containerConcurrency=0, capacity=0, inFlight=0).in_flight == "0/0"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("reason", "detail", "pods", "state"),
     [
         (None, None, [pod()], "serving"),

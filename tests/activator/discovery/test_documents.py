@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from activator.discovery import documents
 from activator.discovery.documents import Document, DocumentError
+from tests.rows import in_one_test
 
 
 def yaml(text: str) -> list[Any]:
@@ -34,7 +35,7 @@ def test_a_byte_order_mark_is_no_error() -> None:
     assert documents.parse(b'\xef\xbb\xbf{"a": 1}', is_json=True) == [Document({"a": 1}, 1)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "line", "column", "reason"),
     [
         (b"a: 1\nb: [", 3, 1, "did not find expected node content"),

@@ -13,6 +13,7 @@ from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, slice_of
 from tests.activator.discovery.test_endpoints import places, put
 from tests.activator.objects.test_fields import json_values
+from tests.rows import in_one_test
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
@@ -38,7 +39,7 @@ def with_conditions(conditions: Any, **more: Any) -> ListedEndpoints:
 READY, NOT_READY, GONE = "ready", "not ready", "gone"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("conditions", "state"),
     [
         ({"ready": True, "serving": True, "terminating": False}, READY),
@@ -120,7 +121,7 @@ def test_other_slices_are_ignored_however_broken() -> None:
     assert parse({"metadata": {"name": "kubernetes-x"}, "endpoints": 5}) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "value", "message"),
     [
         (("addressType",), "FQDN", "addressType: expected IPv4 or IPv6, got 'FQDN'"),

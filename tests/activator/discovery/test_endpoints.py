@@ -22,6 +22,7 @@ from activator.discovery.endpoints import (
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, private, public
 from tests.activator.objects.test_fields import json_values
+from tests.rows import in_one_test
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
@@ -108,7 +109,7 @@ def test_truncation_is_seen() -> None:
     assert parsed.truncated
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "value", "message"),
     [
         (("addresses", 0, "ip"), 5, r"subsets[0].addresses[0].ip: expected a string, got 5"),
@@ -198,7 +199,7 @@ FOUR, SIX = part("s4"), part("s6", family=IpFamily.IPV6)
 NO_FOUR, NO_SIX = part(), part(family=IpFamily.IPV6)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("source", "endpoints", "slices", "chosen"),
     [
         (AUTO, [WHOLE], [FOUR], [WHOLE]),

@@ -38,6 +38,7 @@ from tests.activator.discovery.recording import (
 )
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import service
+from tests.rows import in_one_test
 from throttler.model import HTTP_PROTOCOLS, AppProtocol, ListedEndpoints
 
 
@@ -448,7 +449,7 @@ def test_the_version_in_force_is_known_for_each_object(inventory: Inventory) -> 
 HELLO = ObjectKey("Service", "shop", "hello")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("version", "known", "expected"),
     [
         *(("7", "7", True), ("6", "7", True), ("8", "7", False), ("10", "9", False)),

@@ -7,9 +7,10 @@ import pytest
 from activator.discovery.dialect import Scope
 from activator.discovery.inventory import DIALECTS, GROUPS, Inventory, kind_of
 from tests.activator.discovery.recording import RecordingSink, config_map, secret, trust_bundle
+from tests.rows import in_one_test
 
 
-@pytest.mark.parametrize("kind", GROUPS)
+@in_one_test("kind", GROUPS)
 def test_a_kind_is_known_by_its_group_in_any_version(kind: str) -> None:
     group = GROUPS[kind]
     for version in ("v1", "v1beta7"):
@@ -18,7 +19,7 @@ def test_a_kind_is_known_by_its_group_in_any_version(kind: str) -> None:
     assert kind_of({"apiVersion": "example.org/v1", "kind": kind}) is None
 
 
-@pytest.mark.parametrize("kind", GROUPS)
+@in_one_test("kind", GROUPS)
 def test_without_a_version_the_kind_alone_counts(kind: str) -> None:
     assert kind_of({"kind": kind}) == kind
 

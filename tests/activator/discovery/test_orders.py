@@ -27,6 +27,7 @@ from tests.activator.discovery.recording import (
     service,
     slice_of,
 )
+from tests.rows import in_one_test
 from throttler.capacity import ActivatorShare
 from throttler.errors import RevisionNotFound
 from throttler.pod import PodTracker
@@ -79,7 +80,7 @@ class Owner:
     def ticket_expired(self, reason: Reason, detail: str) -> None: ...
 
 
-@pytest.mark.parametrize("order", list(permutations(range(4))))
+@in_one_test("order", list(permutations(range(4))))
 def test_pods_and_share_are_known_whatever_comes_first(order: tuple[int, ...]) -> None:
     world = World()
     objects = [revision(containerConcurrency=1), private("10.0.0.1", "10.0.0.2"), service()]

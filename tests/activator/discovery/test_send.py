@@ -16,6 +16,7 @@ from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachabl
 from activator.discovery.backoff import Timings
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.conftest import both_loops
+from tests.rows import in_one_test
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/w/scale"
 
@@ -213,7 +214,7 @@ async def test_an_unusable_configuration_is_no_response(tmp_path: Path) -> None:
         await ApiServer(str(tmp_path / "none"), Timings(), {}).send("GET", "/version")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "meaning"),
     [
         (200, Meaning.DONE),

@@ -30,6 +30,7 @@ from tests.activator.plain.objects import (
     slice_of,
     takeover_slice,
 )
+from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound
 from throttler.model import ProbeKind, ReadinessRule, RevisionKind
 from throttler.pod import PodTracker
@@ -130,7 +131,7 @@ OBJECTS = (
 )
 
 
-@pytest.mark.parametrize("order", list(permutations(range(4))))
+@in_one_test("order", list(permutations(range(4))))
 def test_everything_is_known_whatever_comes_first(order: tuple[int, ...]) -> None:
     world = World()
     world.apply(*(OBJECTS[index] for index in order))

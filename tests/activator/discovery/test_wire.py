@@ -23,6 +23,7 @@ from activator.discovery.wire import (
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import private
 from tests.activator.objects.test_fields import json_values
+from tests.rows import in_one_test
 
 
 def page(**changes: Any) -> bytes:
@@ -41,7 +42,7 @@ def test_go_writes_an_empty_list_as_null() -> None:
     assert wire.decode_page(page(items=None), "Endpoints").items is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         b"",

@@ -19,6 +19,7 @@ from activator.keda.objects import (
     unknown_fields,
 )
 from activator.objects.fields import ManifestError
+from tests.rows import in_one_test
 from throttler.request_policies import HeaderRule, RouteRule, StaticResponse, StaticRoute
 
 METADATA = {
@@ -215,7 +216,7 @@ def test_unknown_fields_are_named_with_the_nearest_known_one(obj: Any, found: li
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("obj", "error"),
     [
         (scaled(scaleTargetRef={"service": "s"}), "spec.scaleTargetRef: expected either port or"),
@@ -254,7 +255,7 @@ def test_a_wrong_scaled_object_is_refused(obj: Any, error: str) -> None:
 RESPONSE: Any = {"rules": [{}], "response": {}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("spec", "error"),
     [
         ({"scalingMetric": {}}, "spec.scalingMetric: expected concurrency or requestRate"),

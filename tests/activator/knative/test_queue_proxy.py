@@ -7,6 +7,7 @@ import pytest
 from activator.knative.queue_proxy import Fate, claim_in_http1, claim_in_http2, complaint, fate_of
 from activator.proxy.exchange.retry import Failure, claim_of, own_failure
 from activator.proxy.message.response import read_response
+from tests.rows import in_one_test
 
 REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
 FULL = b"pending request queue full\n"
@@ -47,7 +48,7 @@ def test_its_own_words(status: int, body: bytes) -> None:
     assert judged(status, body) == "untouched"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         b"EOF\n",
@@ -70,7 +71,7 @@ def test_its_words_where_the_application_may_have_had_the_request(body: bytes) -
     assert not judged(503, body)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "body"),
     [
         (502, FULL),
@@ -95,7 +96,6 @@ def test_its_words_where_the_application_may_have_had_the_request(body: bytes) -
         (503, b"try later\n"),
         (503, b"upstream connect error or disconnect/reset before headers\n"),
     ],
-    ids=range(18),
 )
 def test_words_of_the_application_or_of_a_mesh(status: int, body: bytes) -> None:
     assert not judged(status, body)

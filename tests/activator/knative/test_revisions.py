@@ -13,6 +13,7 @@ from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, revision
 from tests.activator.discovery.test_endpoints import places, put
 from tests.activator.objects.test_fields import json_values
+from tests.rows import in_one_test
 from throttler.model import AppProtocol, Revision
 
 EXEC = {"exec": {"command": ["true"]}}
@@ -93,7 +94,7 @@ def test_the_first_port_of_the_serving_container_names_the_protocol(
 SERVING = {"ports": [{"containerPort": 8080}]}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("containers", "rule"),
     [
         ([SERVING], "probe"),

@@ -21,6 +21,7 @@ from activator.lab.demo import (
 )
 from activator.lab.programs import fetch
 from tests.process import PATIENCE, addresses, until
+from tests.rows import in_one_test
 
 
 async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
@@ -171,7 +172,7 @@ def test_many_responses_are_shown_together():
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "details"),
     [
         ("scaled", {"pods": 0, "wanted": 2}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator.lab import environment
+from activator.lab import handles
 from activator.lab.environment import Environment, set_up
 from activator.lab.handles import AppHandle, Overdue
 from activator.lab.kubelet import KubeletStep
@@ -53,7 +53,7 @@ async def test_view_that_does_not_come_is_overdue_with_what_there_is(monkeypatch
     async with set_up(Timeline(), addresses()) as found:
         app = await found.deploy(pods=0, timeout=20)
         await app.until_view("is known", lambda view: view["queued"] == 0)
-        monkeypatch.setattr(environment, "PATIENCE", 0.2)
+        monkeypatch.setattr(handles, "PATIENCE", 0.2)
         with pytest.raises(Overdue, match="app: two wait; its state: 0 queued, reason None"):
             await app.until_view("two wait", lambda view: view["queued"] == 2)
 

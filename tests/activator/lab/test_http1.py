@@ -18,6 +18,7 @@ from activator.lab.http1 import (
     render_head,
     text,
 )
+from tests.rows import in_one_test
 
 GET = b"GET /a%20b?n=1&n=2&x= HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
@@ -66,7 +67,7 @@ def test_continue_is_wanted_once_and_only_while_the_body_is_missing():
     assert not whole.wants_continue()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
@@ -78,7 +79,6 @@ def test_continue_is_wanted_once_and_only_while_the_body_is_missing():
         (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"x" * (MAX_HEAD_BYTES + 1), 431),
     ],
-    ids=["line", "version", "header", "space", "length", "long", "chunk", "head"],
 )
 def test_what_is_no_request_is_refused_with_a_status(data, status):
     with pytest.raises(BadRequest) as refused:

@@ -15,6 +15,7 @@ from activator.lab.scenario import Scenario, ScenarioOutcome, run_scenario
 from activator.lab.scenarios import SCENARIOS, find
 from activator.lab.timeline import TimelineEntry, Who
 from tests.process import addresses
+from tests.rows import in_one_test
 
 
 def test_each_scenario_of_the_folder_is_in_it_once():
@@ -45,7 +46,7 @@ def test_other_words_get_a_list_of_what_there_is(word):
         find([word])
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@in_one_test("scenario", SCENARIOS)
 def test_scenario_says_what_it_is(scenario: Scenario):
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", scenario.name)
     assert not scenario.title.endswith(".")

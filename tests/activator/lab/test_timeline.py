@@ -20,6 +20,7 @@ from activator.lab.timeline import (
     of_value,
     of_view,
 )
+from tests.rows import in_one_test
 
 
 def outcome(timeline: Timeline, error: str = "") -> ScenarioOutcome:
@@ -106,7 +107,7 @@ def test_repeated_actions_of_others_are_shown_each_time():
     assert all(timeline.note(0.0, Who.CLIENT, "GET") for _ in range(5))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "details", "who", "what"),
     [
         ("started", {"address": "127.0.0.11:1"}, Who.KUBERNETES, "starts p at 127.0.0.11:1"),

@@ -19,6 +19,7 @@ from activator.objects.fields import (
     root,
     show,
 )
+from tests.rows import in_one_test
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -38,7 +39,7 @@ def test_an_error_names_object_and_field() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "expected"),
     [
         ("250m", 0.25),
@@ -58,7 +59,7 @@ def test_a_quantity_of_a_resource(value: object, expected: float) -> None:
     assert root({"cpu": value}, "Pod")["cpu"].quantity() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("value", ["", "one", "1 Gi", "1KI", "1ee3", "9" * 99, True, []])
+@in_one_test("value", ["", "one", "1 Gi", "1KI", "1ee3", "9" * 99, True, []])
 def test_another_text_is_no_quantity(value: object) -> None:
     with pytest.raises(ManifestError, match="expected a"):
         root({"cpu": value}, "Pod")["cpu"].quantity()
@@ -81,7 +82,7 @@ def test_half_a_surrogate_pair_is_no_text(half: str) -> None:
     assert Field("é\U0001f600", "x").text() == "é\U0001f600"
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b", "a\r\nb", "x" * 254, 5, None, ["a"]])
+@in_one_test("name", ["", "a/b", "a b", "a\r\nb", "x" * 254, 5, None, ["a"]])
 def test_a_name_cannot_carry_what_breaks_headers_and_logs(name: object) -> None:
     with pytest.raises(ManifestError, match=r"metadata\.name: expected a (name|string)"):
         identify({"metadata": {"name": name}}, "Revision")
@@ -112,7 +113,7 @@ def test_any_value_is_identified_or_refused(value: object) -> None:
             pass
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("ip", "written"),
     [
         ("10.0.0.1", "10.0.0.1"),

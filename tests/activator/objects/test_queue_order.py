@@ -13,6 +13,7 @@ from activator.objects.fields import ManifestError, Problems, root
 from activator.objects.policies import unknown
 from activator.plain import annotations as plain
 from tests.activator.discovery.recording import A, RecordingSink, revision
+from tests.rows import in_one_test
 from throttler.model import FlowKey, QueueOrder
 from throttler.request_policies import HIGH, LOW, NORMAL
 
@@ -44,7 +45,7 @@ RIGHT: Final[list[tuple[dict[str, str], QueueOrder | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("annotations", "order"),
     RIGHT,
 )
@@ -66,7 +67,7 @@ WRONG: Final[list[tuple[str, object, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "value", "allowed"),
     WRONG,
 )

@@ -9,6 +9,7 @@ import pytest
 from activator.knative import revisions
 from activator.objects.fields import ManifestError
 from tests.activator.objects.test_queue_order import annotated
+from tests.rows import in_one_test
 from throttler.request_policies import (
     Authorization,
     Profile,
@@ -94,7 +95,7 @@ RIGHT: Final[list[tuple[dict[str, str], RequestPolicies | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("annotations", "chosen"),
     RIGHT,
 )
@@ -146,7 +147,7 @@ WRONG: Final[list[tuple[str, Any, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "value", "allowed"),
     WRONG,
 )

@@ -12,6 +12,7 @@ from activator.objects.fields import ManifestError
 from activator.plain.slices import Allotment, OwnListener, OwnListeners, parse_allotment
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import endpoint, slice_of, takeover_slice
+from tests.rows import in_one_test
 
 CREATED = "2026-02-01T00:00:00Z"
 
@@ -33,7 +34,7 @@ def test_endpoints_that_are_null_are_none() -> None:
     assert found.is_empty
 
 
-@pytest.mark.parametrize("port", ["", "0", "65536", "-1", "1e3", "１０", "9" * 5000, "10000 "])
+@in_one_test("port", ["", "0", "65536", "-1", "1e3", "１０", "9" * 5000, "10000 "])
 def test_a_port_that_is_no_number_of_a_port_is_none(port: str) -> None:
     found = parse_allotment(takeover_slice(port=port))
     assert found is not None
@@ -48,7 +49,7 @@ def test_any_value_is_read_or_refused(value: Any) -> None:
             parse_allotment(broken)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("host", "own_ip", "address", "found"),
     [
         ("0.0.0.0", "0.0.0.0", "127.0.0.1:8012", True),

@@ -32,6 +32,7 @@ from activator.plain.annotations import (
     WakerName,
     WakerWords,
 )
+from tests.rows import in_one_test
 from throttler.model import FlowKey, Policies, ProbeKind, QueueOrder
 from throttler.request_policies import (
     ConnectionPolicies,
@@ -182,7 +183,7 @@ RIGHT: Final[list[tuple[dict[str, str], dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("texts", "expected"),
     RIGHT,
 )

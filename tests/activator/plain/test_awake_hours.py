@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from activator.plain.awake_hours import NEVER, parse
+from tests.rows import in_one_test
 
 OFFICE = "Mon-Fri 08:00-18:00 Europe/Berlin"
 
@@ -17,7 +18,7 @@ def at(text: str, when: str) -> tuple[bool, float]:
     return awake, seconds / 3600
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "when", "expected"),
     [
         (OFFICE, "2026-01-07 06:59", (False, 1 / 60)),  # a Wednesday in winter: UTC+1

@@ -10,6 +10,7 @@ import pytest
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import NamedTarget
 from activator.plain.workloads import Index, Matches, PlainWorkload, known_target, matches
+from tests.rows import in_one_test
 
 LABELS: tuple[dict[str, str], ...] = (
     {"app": "a"},
@@ -40,7 +41,7 @@ def test_the_target_that_an_annotation_names(
     assert known_target(target, "shop") == expected
 
 
-@pytest.mark.parametrize("seed", range(12))
+@in_one_test("seed", range(12))
 def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> None:
     chance = Random(seed)
     index: Matches[str] = Matches()

@@ -10,6 +10,7 @@ from activator.plain.annotations import ChosenProbe, ReadinessPolicy
 from activator.plain.revisions import choose_probe
 from activator.plain.workloads import ContainerProbe, parse
 from tests.activator.plain.objects import container, deployment
+from tests.rows import in_one_test
 from throttler.model import ProbeKind, ReadinessRule
 
 AUTO, PROBE, KUBERNETES = ReadinessPolicy
@@ -17,7 +18,7 @@ HTTP_8080 = {"httpGet": {"port": 8080, "path": "/up"}}
 EXEC = {"exec": {"command": ["true"]}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("containers", "kind", "readiness", "why"),
     [
         (

@@ -22,6 +22,7 @@ from activator.plain.service import (
 from activator.plain.service import parse as parse_service
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import front, named, service
+from tests.rows import in_one_test
 from throttler.model import AppProtocol
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
@@ -71,7 +72,7 @@ def test_a_service_has_the_words_that_its_mark_would_have() -> None:
     assert (marked.words, marked.mark) == (WORDS, WORDS)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("annotations", "is_leaving"),
     [
         (BOX, False),
@@ -117,7 +118,7 @@ def test_a_service_that_does_not_opt_in_may_be_wrong(enabled: str | None) -> Non
     assert parse(service({"enabled": enabled, "owner": "wrong"}, ports="wrong")) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("ports", "annotation", "chosen"),
     [
         ([port()], "", ("", 80)),
@@ -136,7 +137,7 @@ def test_the_buffered_port(ports: Any, annotation: str, chosen: tuple[str, int])
     assert found[:2] == chosen
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "protocol", "tls"),
     [
         ({}, HTTP1, False),
@@ -166,7 +167,7 @@ def test_the_port_of_the_pods(target: Any, expected: str | int) -> None:
     assert found.target == expected
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("annotations", "spec", "reason"),
     [
         ({}, {"type": "ExternalName"}, "type ExternalName has no pods"),
@@ -256,7 +257,7 @@ def test_a_headless_service_can_be_shared() -> None:
     assert parsed(clusterIP="None").refused == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("annotations", "spec", "warning"),
     [
         (

@@ -10,6 +10,7 @@ from hypothesis import given
 from activator.objects.fields import ManifestError
 from activator.plain.slices import Condition, ListedPod, Slice, join, parse
 from tests.activator.objects.test_fields import json_values
+from tests.rows import in_one_test
 
 
 def obj(*endpoints: Any, ports: Any = None, family: str = "IPv4", **labels: str) -> Any:
@@ -28,7 +29,7 @@ def endpoint(ip: str = "10.0.0.1", uid: str = "u1", **conditions: bool) -> Any:
     return {"addresses": [ip], "conditions": conditions, "targetRef": {"uid": uid}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("conditions", "expected"),
     [
         ({"ready": True, "serving": True, "terminating": False}, Condition.READY),
@@ -76,7 +77,7 @@ def test_a_nameless_port_has_the_empty_name() -> None:
     assert list(join([found], "", ipv6=False)) == ["10.0.0.1:80"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "broken",
     [
         obj({"addresses": []}),

@@ -710,9 +710,11 @@ class World:
     async def in_time(self, condition: Callable[[], object], what: str = "") -> None:
         """Let time pass, virtual or not, until the condition holds."""
         give_up = time.monotonic() + PATIENCE
+        looks = 0
         while not condition():
             assert time.monotonic() < give_up, f"waited in vain: {what or condition}"
-            await self.clock_moves(0.01)
+            looks += 1
+            await self.clock_moves(0.01 if looks < 100 else 0.05)
 
     def revise(self, *pods: Pod, name: str = NAME, **spec: Any) -> None:
         """Set a revision and its ready pods."""

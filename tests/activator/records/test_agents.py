@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.records.entries import MOST_NAMES, SAMPLE_WINDOW, Agents, client_name
+from tests.rows import in_one_test
 
 
 def visited(*visits: tuple[bytes, float, float], until: float = SAMPLE_WINDOW) -> Agents:
@@ -72,7 +73,7 @@ def test_requests_beside_others_pause_the_sample() -> None:
     assert 5.0 < agents.sample_from <= 6.0
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("user_agent", "name"),
     [
         (b"Prometheus/3.5.0", "Prometheus"),

@@ -15,9 +15,10 @@ from activator.records.counters import (
     HttpCounters,
     RevisionCounters,
 )
+from tests.rows import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "index"),
     [(-1, 0), (0, 0), (0.5, 0), (1, 0), (1.5, 1), (10, 1), (10.001, 2), (1e12, 2)],
 )

@@ -21,6 +21,7 @@ from activator.records.entries import (
     WakeLease,
     revision_from_host,
 )
+from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound
 from throttler.model import Revision, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
@@ -370,7 +371,7 @@ def test_a_lease_begins_again_after_its_end() -> None:
     assert load.in_flight == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("host", "found"),
     [
         ("hello.default.svc.cluster.local", ("default", "hello")),

@@ -19,6 +19,7 @@ from activator.scale.election import (
     LeaseAction,
     parse_lease,
 )
+from tests.rows import in_one_test
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -142,7 +143,7 @@ def test_a_broken_lease_is_an_error(spec: Any) -> None:
         parse_lease({"metadata": {"namespace": "sys", "name": "scale"}, "spec": spec})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@in_one_test("seed", range(12))
 def test_there_are_never_two_leaders_and_soon_one(seed: int) -> None:
     """Candidates that pause, lose requests and are replaced, each with a clock of its own."""
     chance = random.Random(seed)

@@ -22,6 +22,7 @@ from activator.scale.owners import (
 from activator.scale.reasons import ScaleReason
 from activator.scale.workloads.replicas import KNOWN, ScalableKind, ScaleTarget
 from tests.activator.scale.world import Cluster, Running, cluster, elapse, leader, until
+from tests.rows import in_one_test
 
 HELLO = ScaleTarget(KNOWN["deployment"], "shop", "hello")
 REF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "hello"}
@@ -55,7 +56,7 @@ def known(*objects: tuple[ObjectKey, Any]) -> WorkloadOwners:
     return owners
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("owner", "objects", "other"),
     [
         (Owner.SELF, [], ""),
@@ -82,7 +83,7 @@ def test_the_component_beside_the_owner(owner: Owner, objects: Any, other: str) 
     assert all(other in each.note for each in found if each.reason is ScaleReason.TWO_OWNERS)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("owner", "objects", "reason", "note"),
     [
         (
@@ -152,7 +153,7 @@ def test_an_owner_that_cannot_do_it(
     assert note in found.note
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("owner", "objects"),
     [
         (Owner.SELF, []),
@@ -349,7 +350,7 @@ def test_wrong_replicas_are_an_error() -> None:
         World().flapping.put(KEY, deployment("1"))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("managers", "name"),
     [
         ([], ""),
@@ -394,6 +395,7 @@ async def findings(running: Running) -> dict[str, str]:
     return {each["reason"]: each["note"] for each in (await running.service())["findings"]}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("add", "path", "name"),
     [
@@ -421,6 +423,7 @@ async def test_a_workload_of_another_component_is_not_scaled_down(
             assert "two-owners" not in await findings(running)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("which", ["paused", "paused-replicas", "paused-scale-out"])
 async def test_no_pod_starts_while_keda_is_paused(tmp_path: Path, which: str) -> None:
     async with cluster(tmp_path) as kube:

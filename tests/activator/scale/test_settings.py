@@ -7,6 +7,7 @@ import pytest
 from activator.scale.reports.load import ServiceName
 from activator.scale.settings import SETTINGS, ScaleSettings, load
 from activator.settings.setting import REQUIRED, ConfigError, Derived
+from tests.rows import in_one_test
 
 NAMESPACE = {"SYSTEM_NAMESPACE": "activator"}
 
@@ -71,7 +72,7 @@ def test_the_admin_address_follows_the_bind_address() -> None:
     assert given(ACTIVATOR_BIND="127.0.0.1").admin_bind == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("variable", "value"),
     [
         ("ACTIVATOR_TAKEOVER_PORTS", "10000"),

@@ -65,6 +65,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
         yield World(kube)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("resources", "qos", "raised", "after"),
     [
@@ -91,6 +92,7 @@ async def test_a_pod_has_more_cpu_until_it_is_ready(
             assert len(of.kube.calls("list", "pods")) <= calls + 3
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("resources", [cpu("100m"), cpu(), cpu("1", "4")])
 async def test_a_container_without_a_smaller_limit_stays_as_it_is(
     tmp_path: Path, resources: Any
@@ -114,6 +116,7 @@ async def test_a_scaler_that_starts_finds_pods_that_got_more_cpu(tmp_path: Path)
             await until(lambda: of.cpu() == ("100m", "500m"), "the CPU of the template", within=5)
 
 
+@pytest.mark.untraced
 async def test_pods_that_never_become_ready_keep_no_other_workload_waiting(tmp_path: Path) -> None:
     async with world(tmp_path) as of:
         for number in range(2 * MOST):

@@ -8,6 +8,7 @@ import pytest
 
 from activator.settings.config import Settings, load
 from activator.settings.setting import ConfigError
+from tests.rows import in_one_test
 
 NOWHERE = Path("/nowhere/resolv.conf")
 
@@ -41,7 +42,7 @@ def test_the_largest_headers_must_fit_into_what_is_kept_of_all():
     local({"unfinished_header_bytes": "1MiB", "max_header_bytes": "768KiB"})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("flags", "problem"),
     [
         ({"tls_min_version": "1.3", "tls_max_version": "1.2"}, "no version is left"),

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activator.settings import values
+from tests.rows import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "seconds"),
     [
         ("0", 0.0),
@@ -53,7 +54,7 @@ def test_any_text_is_a_duration_or_a_value_error(text):
         pass
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "size"),
     [
         ("65536", 65536),
@@ -71,7 +72,7 @@ def test_sizes_count_binary_and_decimal_units(text, size):
     assert values.parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "KiB", "1.5Mi", "-1", "64 KiB", "64KiBs", "64T", "9" * 30])
+@in_one_test("text", ["", "KiB", "1.5Mi", "-1", "64 KiB", "64KiBs", "64T", "9" * 30])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="not a size"):
         values.parse_size(text)
@@ -87,7 +88,7 @@ def test_booleans_are_those_of_go():
             values.parse_bool(text)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "text", "value"),
     [
         (values.PORT, "0", 0),
@@ -120,7 +121,7 @@ def test_kinds_accept(kind, text, value):
     assert kind.parse(text) == value
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "text"),
     [(values.PORT, text) for text in ("65536", "-1", "", "80x", "8_0", " 80", "٨٠", "+80", "8.0")]
     + [(values.METRICS_PORT, text) for text in ("1", "1023", "65536")]

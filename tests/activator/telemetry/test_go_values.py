@@ -17,9 +17,10 @@ from activator.telemetry.go_values import (
     truth,
     type_name,
 )
+from tests.rows import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "text"),
     [
         ("a", "a"),

@@ -590,6 +590,7 @@ def test_a_real_activator_exports_every_metric_of_the_table(tmp_path):
     assert info.labels["k8s_pod_name"] == "activator-7"
 
 
+@pytest.mark.untraced
 def test_objects_of_the_add_on_have_its_metrics_by_its_names(world):
     route = world.revision("web", kind=RevisionKind.HTTP_ROUTE)
     world.revision("other")

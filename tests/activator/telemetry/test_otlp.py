@@ -22,6 +22,7 @@ from tests.activator.telemetry.test_metrics import with_everything
 from tests.activator.telemetry.tracing_world import Requests
 from tests.activator.telemetry.world import World
 from tests.process import PATIENCE
+from tests.rows import in_one_test
 
 IDENTITY = Identity("activator", "knative-serving", "activator-1")
 
@@ -145,7 +146,7 @@ def points_of(metric):
     return getattr(metric, metric.WhichOneof("data")).data_points
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("family", "name", "unit"),
     [
         (f.KN_CONCURRENCY, "kn.revision.request.concurrency", "{request}"),

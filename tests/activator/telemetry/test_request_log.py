@@ -27,6 +27,7 @@ from activator.telemetry.request_log import (
     compiled,
 )
 from tests.activator.telemetry.records import record
+from tests.rows import in_one_test
 
 ENABLE, TEMPLATE = "logging.enable-request-log", "logging.request-log-template"
 
@@ -192,7 +193,7 @@ def test_header_names_are_canonical_and_framing_is_none_of_them() -> None:
     assert Header.of(b"") == {}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("target", "string"),
     [
         ("/", "/"),

@@ -16,6 +16,7 @@ from activator.telemetry.go_values import ExecutionError, TemplateError, encoded
 from activator.telemetry.request_log import LogEntry
 from activator.telemetry.template import compile_template
 from tests.activator.telemetry.records import REQUESTS, record
+from tests.rows import in_one_test
 
 ANSWERS = json.loads((Path(__file__).parent / "go_answers.json").read_text())
 
@@ -24,7 +25,7 @@ def rendered(template: str, number: int = 0) -> str:
     return compile_template(template, LogEntry)(LogEntry(REQUESTS[number]))
 
 
-@pytest.mark.parametrize(("number", "template", "answer"), ANSWERS)
+@in_one_test(("number", "template", "answer"), ANSWERS)
 def test_same_as_go(number: int, template: str, answer: str | None) -> None:
     if answer is None:
         with pytest.raises((TemplateError, ExecutionError)):
@@ -34,7 +35,7 @@ def test_same_as_go(number: int, template: str, answer: str | None) -> None:
         assert rendered(template, number) == answer.replace("\\'", "\\u0027")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("template", "reason"),
     [
         ('{{define "x"}}{{end}}', "1:3: define is not offered here"),
@@ -85,7 +86,7 @@ def test_a_width_that_would_fill_the_memory_is_refused(text: str) -> None:
     assert len(rendered('{{printf "%1000d" 1}}')) == 1000
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("template", "reason"),
     [
         ("{{}}", "1:3: a value or a function is missing"),
@@ -140,7 +141,7 @@ def test_an_unknown_function_is_reported_with_the_known_ones() -> None:
         compile_template("{{upper .TraceID}}", LogEntry)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("template", "line"),
     [
         ("a \n{{- 1 -}}\t b", "a1b"),

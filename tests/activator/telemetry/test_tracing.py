@@ -18,6 +18,7 @@ from activator.telemetry.tracing import (
     sampler_of,
 )
 from tests.activator.telemetry.tracing_world import REVISION, WALL, Requests
+from tests.rows import in_one_test
 
 PARENT = b"\r\ntraceparent: 00-%032x-%016x-01\r\ntracestate: a=1" % (7, 8)
 
@@ -167,7 +168,7 @@ def test_only_the_last_bit_says_that_it_is_sampled(flags, sampled):
     assert parent.sampled is bool(sampled)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     [
         "",
@@ -209,7 +210,7 @@ def test_several_state_fields_are_one_list_in_their_order():
     assert state("a=1,b=2", "", " c=3 ,, \t,d@e=4 x") == b"a=1,b=2,c=3,d@e=4 x"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     ["a", "a=", "A=1", "a=1,a=2", "=1", "a=b=c", "a=1,b", "@a=1", "a@1=1", "ü=1"],
 )

@@ -25,6 +25,7 @@ from activator.tls.certificates import (
     server_context,
     trust,
 )
+from tests.rows import in_one_test
 
 CA = trustme.CA()
 LEAF = CA.issue_cert("x.example")
@@ -193,7 +194,7 @@ def test_the_protocol_is_what_was_chosen_if_any_was() -> None:
     assert protocol(of(Handshake())) == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("suite", "version", "adequate"),
     [
         ("TLS_AES_128_GCM_SHA256", "TLSv1.3", True),

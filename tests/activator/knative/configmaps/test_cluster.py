@@ -18,6 +18,7 @@ from activator.knative.configmaps.following import ConfigMapError, ConfigMapRead
 from activator.knative.configmaps.observability import ObservabilityConfig, observability_reader
 from activator.knative.configmaps.process_log import LoggingConfig, logging_reader
 from tests.activator.knative.configmaps.strict import strictly
+from tests.rows import in_one_test
 from throttler.model import MeshMode
 
 
@@ -191,7 +192,7 @@ def test_booleans_are_gos() -> None:
             parse({"enable-mesh-pod-addressability": text})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("new", "old", "encrypted"),
     [
         (None, None, False),

@@ -16,6 +16,7 @@ from activator.knative.configmaps.observability import (
     observability_reader,
 )
 from tests.activator.knative.configmaps.strict import strictly
+from tests.rows import in_one_test
 
 
 def check_template(text: str) -> None:
@@ -65,7 +66,7 @@ def test_every_key_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("key", "value"),
     [
         ("logging.enable-request-log", "yes"),

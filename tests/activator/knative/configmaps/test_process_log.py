@@ -15,6 +15,7 @@ from activator.knative.configmaps.process_log import (
 )
 from activator.process import logs
 from tests.activator.knative.configmaps.strict import strictly
+from tests.rows import in_one_test
 
 read = logging_reader("error")
 
@@ -27,7 +28,7 @@ def test_an_empty_one_says_nothing() -> None:
     assert parse({}) == parse({"loglevel.activator": ""}) == LoggingConfig("")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "level", ["debug", "info", "warn", "error", "dpanic", "panic", "fatal", "Info", "WARN"]
 )
 def test_the_level_is_one_of_zaps_in_any_case(level: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from activator.knative.configmaps.process_log import ZapConfig, parse
 from activator.process.logs import LineShape
+from tests.rows import in_one_test
 
 #: The example in Knative's config-logging.
 EXAMPLE = {
@@ -97,7 +98,7 @@ def test_what_is_not_done_is_named() -> None:
     assert of(outputPaths=["/x"]).stream == "stderr"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "reason"),
     [
         ("{", "line 1 column 2"),

@@ -18,7 +18,7 @@ from tests.activator.proxy.client.test_http2 import BEGIN, frame, goaways, raw
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import World, request, turns, until
 from tests.conftest import both_loops, in_virtual_time
-from tests.rows import naming
+from tests.rows import in_one_test, naming
 
 HEAD = b"GET /a?b HTTP/1.1\r\nHost: x\r\nX-Long: y\r\n\r\n"
 LIMITS = RequestLimits(max_head=1000, max_target=100)
@@ -44,7 +44,7 @@ def test_what_stands_behind_a_head_comes_with_it():
     assert head.feed(HEAD[20:] + b"body") == HEAD + b"body"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("beginning", "status", "reason"),
     [
         (b"\x16\x03\x01", 400, "this is not HTTP"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from activator.proxy.exchange.heartbeat import (
     as_comment,
     closing,
@@ -13,9 +11,10 @@ from activator.proxy.exchange.heartbeat import (
 )
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.response import Response
+from tests.rows import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sent", "ends"),
     [
         (b"", b""),
@@ -45,7 +44,7 @@ def test_comment_and_error():
     assert error_event(b"{}") == b"event: error\ndata: {}\n\n"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "kind", "coding", "follows"),
     [
         (200, b"text/event-stream", b"", True),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from activator.proxy.exchange.model_list import key_of, starts_no_pod
 from activator.proxy.message.request import RequestLimits, read_request
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import World, ok, own_world, request, until
+from tests.rows import in_one_test
 from throttler.model import Policies
 from throttler.request_policies import Authorization, Profile, RequestPolicies, WakeRules
 
@@ -33,7 +32,7 @@ async def asleep(world: World) -> None:
     await until(lambda: not world.revision().backends.pods.values())
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "target", "starts_none"),
     [
         (b"GET", b"/health", True),

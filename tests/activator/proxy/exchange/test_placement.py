@@ -20,6 +20,7 @@ from activator.proxy.exchange.placement import (
 from activator.proxy.message.request import Request, RequestLimits, read_request
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import Pod, World, ok, request, until
+from tests.rows import in_one_test
 from throttler.lb_policy import FirstAvailable
 from throttler.model import FlowKey, HashKey, KeyKind, Overflow, Policies, QueueOrder
 from throttler.rendezvous import Sticky
@@ -60,7 +61,7 @@ def test_the_path_is_the_target_without_its_query() -> None:
     assert len(key(path, target=b"/" + b"a" * 5000)) == 32
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("peer", "forwarded", "client"),
     [
         (b"192.0.2.1", b"198.51.100.7", b"192.0.2.1"),  # the peer is no trusted proxy
@@ -104,7 +105,7 @@ def test_addresses_that_clients_invent_take_little_memory() -> None:
     assert key(CLIENT_IP, b"X-Forwarded-For: 198.51.100.7\r\n") == b"198.51.100.7"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("cookies", "token"),
     [
         (b"activator-pod=" + TOKEN, TOKEN),
@@ -162,7 +163,7 @@ def asking_for_place(fields: bytes) -> Request:
     return read_request(b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n", RequestLimits())
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "priority"),
     [
         (b"", NORMAL),

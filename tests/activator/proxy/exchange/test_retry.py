@@ -40,7 +40,7 @@ from tests.activator.proxy.world import (
     until,
 )
 from tests.conftest import both_loops, in_virtual_time
-from tests.rows import pairwise
+from tests.rows import in_one_test, pairwise
 from throttler.backends import CONSECUTIVE_ERRORS, PANIC_PAUSE
 from throttler.pod import PodState
 from throttler.throttler import Limits
@@ -75,7 +75,7 @@ def test_the_table_of_this_test_asks_for_every_row() -> None:
     assert set(RULES) == set(Failure)
 
 
-@pytest.mark.parametrize(("failure", "repeatable"), TABLE)
+@in_one_test(("failure", "repeatable"), TABLE)
 def test_each_failure_has_one_outcome(failure: Failure, repeatable: bool) -> None:
     first, later = TABLE[failure, repeatable]
     assert judge(failure, repeatable=repeatable, repeats=0) == first
@@ -112,7 +112,7 @@ def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> Non
     assert refused(1, half_open=True) is F.REFUSED_STILL
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "may"),
     [
         *((m, True) for m in (b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE")),

@@ -11,6 +11,7 @@ from activator.proxy.http2.fields import REQUEST_LINES, read_request, read_respo
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.fields import REQUEST_FIELDS
 from activator.proxy.message.grammar import FramingError
+from tests.rows import in_one_test
 
 GET = [
     (b":method", b"GET"),
@@ -91,7 +92,7 @@ def test_other_pseudo_fields_are_refused(name):
     refused(read_request, [(name, b"200"), *GET])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "value"),
     [
         (b":method", b""),
@@ -177,9 +178,7 @@ def test_te_says_trailers_or_nothing(value, fits):
         refused(read_request, [*GET, (b"te", value)])
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b"-1", b"+1", b"1_0", b"1, 1", b"0x1", b"1.0", b"9" * 20, "١".encode()]
-)
+@in_one_test("value", [b"", b"-1", b"+1", b"1_0", b"1, 1", b"0x1", b"1.0", b"9" * 20, "١".encode()])
 def test_a_malformed_content_length(value):
     refused(read_request, [*GET, (b"content-length", value)])
     refused(read_response, [*OK, (b"content-length", value)])
@@ -202,7 +201,7 @@ def test_crumbs_become_one_cookie():
     assert request.fields[b"cookie"] == b"a=1; b=2; c=3"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         *(b"k-network-probe", b"k-network-hash", b"k-kubelet-probe", b"k-proxy-request"),
@@ -283,7 +282,7 @@ def test_a_response_is_parsed():
     assert read_response([(b":status", b"103")]).status == 103
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "answer",
     [
         [],

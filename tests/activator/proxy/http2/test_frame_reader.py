@@ -24,7 +24,7 @@ from activator.proxy.http2.frame_reader import (
 )
 from activator.proxy.http2.frames import HEAD, PREFACE, ConnectionFault, ErrorCode, FrameType
 from activator.proxy.http2.hpack import Decoder
-from tests.rows import naming
+from tests.rows import in_one_test, naming
 
 
 class Told:
@@ -227,14 +227,14 @@ ON_STREAM = [
 ON_CONNECTION = [FrameType.SETTINGS, FrameType.PING, FrameType.GOAWAY]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "stream"), [*((kind, 0) for kind in ON_STREAM), *((kind, 1) for kind in ON_CONNECTION)]
 )
 def test_a_frame_where_it_must_not_stand(kind, stream):
     assert fault_of(frame(kind, 0, stream, bytes(8))) is ErrorCode.PROTOCOL_ERROR
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "flags", "stream", "payload"),
     [
         (FrameType.RST_STREAM, 0, 1, bytes(3)),

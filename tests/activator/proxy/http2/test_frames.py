@@ -26,7 +26,7 @@ from activator.proxy.http2.frames import (
 )
 from activator.proxy.http2.hpack import NO_TABLE, line
 from activator.proxy.transport.peer_socket import PeerKind, UnreadBytes
-from tests.rows import naming
+from tests.rows import in_one_test, naming
 
 
 def parsed(data: bytes) -> list[library.Frame]:
@@ -39,7 +39,7 @@ def parsed(data: bytes) -> list[library.Frame]:
     return found
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("ours", "theirs"),
     [
         (frames.rst_stream(5, 8), library.RstStreamFrame(5, error_code=8)),

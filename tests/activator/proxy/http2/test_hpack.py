@@ -22,6 +22,7 @@ from activator.proxy.http2.hpack import (
 )
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
+from tests.rows import in_one_test
 
 #: RFC 7541 appendix C: blocks of one connection in order, their fields, and the final dynamic
 #: table, newest entry first.
@@ -126,7 +127,7 @@ def compression_error(decode, *arguments):
     return caught.value.reason
 
 
-@pytest.mark.parametrize("name", APPENDIX_C)
+@in_one_test("name", APPENDIX_C)
 def test_the_examples_of_the_rfc(name):
     blocks, expected, table = APPENDIX_C[name]
     decoder = Decoder()
@@ -297,7 +298,7 @@ def test_many_small_fields_are_too_large_as_well():
         Decoder().decode(b"\x82" * 1600)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "block",
     [
         b"\x80",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
 from hpack.exceptions import HPACKDecodingError
 from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
@@ -13,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from activator.proxy.http2 import hpack
+from tests.rows import in_one_test
 
 LIBRARY = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
 #: Codes of 5 to 15 bits, which zlib knows, and some that it does not.
@@ -70,7 +70,7 @@ def test_the_library_s_verdict_on_anything(front, behind, cut):
     assert verdict(hpack.huffman_decode, data) == verdict(decode_huffman, data)
 
 
-@pytest.mark.parametrize("padding", range(8))
+@in_one_test("padding", range(8))
 def test_padding_of_up_to_seven_ones_passes_and_no_other(padding):
     """'1' has 5 bits, ':' 7, so each padding can be made."""
     text = next(

@@ -28,6 +28,7 @@ from activator.proxy.http2.section import (
 from activator.proxy.message.fields import HTTP_2, is_handled, lines_of
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
+from tests.rows import in_one_test
 
 
 def test_lines_become_a_block():
@@ -114,7 +115,7 @@ def test_lines_go_on_in_order_as_they_are_treated():
     assert (b"once", b"") not in lines.known
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "field",
     [
         *(

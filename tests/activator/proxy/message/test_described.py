@@ -8,6 +8,7 @@ from activator.proxy.exchange.admission_port import described, without_body
 from activator.proxy.message.fields import HTTP_2
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request, RequestLimits, read_request
+from tests.rows import in_one_test
 
 LONGEST = 1000
 
@@ -23,7 +24,7 @@ def start(request: Request, prefix: bytes = b"") -> tuple[bytes, bytes, bytes]:
     return found.method, found.host, found.target
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "expected"),
     [
         (b"X-Original-URL: http://a.example/b?c=d", (b"GET", b"a.example", b"/b?c=d")),
@@ -76,7 +77,7 @@ def test_fields_describe_a_request_whatever_the_prefix() -> None:
     assert start(asking(b"X-Original-URL: /b\r\n"), b"/admit") == (b"GET", b"ask", b"/b")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "fields",
     [
         b"X-Original-URL: http://",

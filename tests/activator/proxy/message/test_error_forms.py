@@ -21,6 +21,7 @@ from activator.proxy.message.error_forms import (
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
 from tests.activator.proxy.world import PodConnection, about, request, until
+from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionKind
 from throttler.reason import ROWS, Reason
@@ -32,7 +33,7 @@ def asks(*values: bytes) -> bool:
     return prefers_json(block + b"\r\nX-Accept: application/json")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     [
         b"application/json",
@@ -54,7 +55,7 @@ def test_json_is_named_and_liked_no_less_than_text(value):
     assert asks(value)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     [
         b"",
@@ -276,7 +277,7 @@ def test_other_fields_of_the_response_stay():
 JSON = b"\r\nContent-Type: application/json"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lines", "wants"),
     [
         (b"\r\nAccept: application/json", True),
@@ -329,7 +330,7 @@ def test_the_error_of_a_pod_passes_in_one_line(body, error):
     assert tuple(json.loads(found)["error"].values()) == error
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         *(b"", b"no", b"[]", b"{}", b'{"error":"text"}', b'{"error":{"message":1}}'),

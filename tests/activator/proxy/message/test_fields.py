@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from activator.proxy.message.fields import clean_trailers, tokens, without_named
 from activator.proxy.message.grammar import REQUEST_LINES, RESPONSE_LINES, KnownLines, MessageHead
-from tests.rows import naming
+from tests.rows import in_one_test, naming
 
 READ = (
     *("Connection", "Content-Length", "Expect", "Host", "HTTP2-Settings", "Keep-Alive", "TE"),
@@ -101,7 +101,7 @@ def test_no_field_is_lost_and_the_others_keep_their_order(pairs):
     assert not fields
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         *(b"Connection", b"content-length", b"DATE", b"Keep-Alive", b"Proxy-Connection"),
@@ -137,7 +137,7 @@ def test_lookalikes_of_control_fields_are_taken_out():
     assert (fields, block) == ({}, b"\r\nContent_Length: 3")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         *(b"Content-Length", b"transfer-encoding", b"Host", b"K-Proxy-Request", b"Trailer"),

@@ -40,7 +40,7 @@ from activator.proxy.message.grammar import (
 )
 from activator.proxy.message.request import RequestLimits, read_request
 from activator.proxy.message.response import read_response
-from tests.rows import naming
+from tests.rows import in_one_test, naming
 
 GOOD_REQUESTS = [
     b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -58,7 +58,7 @@ def test_a_good_request_passes(head):
     check_request(head)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "head",
     [
         b"GET / HTTP/1.1\nHost: h\r\n\r\n",
@@ -157,7 +157,7 @@ def test_made_up_lines_fill_no_memory():
     assert long not in REQUEST_LINES.lines
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "line",
     [
         *(b"Authorization: Bearer a", b"Cookie: a=b", b"Proxy-Authorization: a", b"X-Api-Key: a"),
@@ -303,7 +303,7 @@ def name_of(line: bytes) -> bytes:
     return line.partition(b":")[0].lower()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lines", "length"),
     [
         ((b"Content-Length: 5",), 5),

@@ -9,9 +9,10 @@ import pytest
 from activator.proxy.http2.hpack import NO_TABLE, Decoder
 from activator.proxy.http2.section import grpc_status
 from activator.proxy.message import grpc
+from tests.rows import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "seconds"),
     [
         (b"1H", 3600),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.proxy.exchange.heartbeat import MOST_BYTES, MOST_TOKENS, is_true
+from tests.rows import in_one_test
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text() | st.just("stream"),
@@ -17,7 +18,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "found"),
     [
         (b'{"stream":true}', True),

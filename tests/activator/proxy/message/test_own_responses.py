@@ -6,6 +6,7 @@ import pytest
 
 from activator.proxy.message import own_responses
 from activator.proxy.message.fields import HTTP_1_0, HTTP_1_1
+from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
@@ -117,13 +118,13 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@in_one_test("name", ANSWERS)
 def test_a_response_in_full(name):
     reply, head, body = ANSWERS[name]
     assert render(reply) == head + tail(body)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@in_one_test("name", ANSWERS)
 def test_each_own_response_except_to_probes_has_a_reason(name):
     reply, _, _ = ANSWERS[name]
     assert bool(reply.why) is not ("probe" in name or "healthy" in name)

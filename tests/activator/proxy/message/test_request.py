@@ -17,6 +17,7 @@ from activator.proxy.message.request import (
     read_request,
     wants_trailers,
 )
+from tests.rows import in_one_test
 
 LIMITS = RequestLimits()
 
@@ -46,7 +47,7 @@ def test_hosts_that_are_good(host):
     assert read(host=host).host == host
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "host",
     [b"", b" ", b"a b", b"a/b", b"u@h", b"a,b", b"h:x", b"h:123456", b"[::1", b"h\xe9", b"<"],
 )
@@ -55,7 +56,7 @@ def test_hosts_that_are_not(host):
         read(host=host)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "keep_alive"),
     [
         (b"X: y", True),
@@ -91,7 +92,7 @@ def test_how_a_body_is_framed():
     assert chunked.length == -1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lines", "start", "status"),
     [
         ((b"Content-Length: 99999999999999999999",), b"POST / HTTP/1.1", 400),
@@ -228,7 +229,7 @@ def test_garbage_is_refused_or_gives_a_head_of_whole_lines(garbage):
 # The value of any field.
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lines", "name", "value"),
     [
         ((b"X-User:  anna ",), b"x-user", b"anna"),

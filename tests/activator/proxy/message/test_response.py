@@ -16,6 +16,7 @@ from activator.proxy.message.response import (
     read_response,
     switching_head,
 )
+from tests.rows import in_one_test
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
 
@@ -69,7 +70,7 @@ def test_a_body_that_looks_like_idle_talk_is_not_cut():
     assert response.unchanged(raw) == raw
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lines", "start", "keep_alive"),
     [
         ((b"Content-Length: 0",), b"HTTP/1.1 200 OK", True),
@@ -111,7 +112,7 @@ def test_a_204_says_no_length():
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lines", "start"),
     [
         ((), b"HTTP/1.1 099 X"),

@@ -18,6 +18,7 @@ from activator.proxy.message.waiting_page import (
     peek,
     whole_seconds,
 )
+from tests.rows import in_one_test
 from throttler.reason import Reason
 
 MANY = "{{polling}}" + "".join(f"<script>{n}</script>" for n in range(17))
@@ -43,7 +44,7 @@ def test_windows_line_ends_do_not_change_the_policy() -> None:
     assert Template(text).policy == Template(text.replace("\n", "\r\n")).policy
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "problem"),
     [
         ("<p>", "{{polling}} must occur once"),

@@ -20,13 +20,14 @@ from activator.proxy.transport.files import FileBudget, FileShares, file_limit, 
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, goaways
 from tests.activator.proxy.world import Client, Pod, World, ok, request, turns, until
 from tests.conftest import both_loops, in_virtual_time
+from tests.rows import in_one_test
 
 pytestmark = both_loops
 
 KUBELET = b"GET / HTTP/1.1\r\nHost: x\r\nK-Kubelet-Probe: activator\r\n\r\n"
 
 
-@pytest.mark.parametrize("limit", [64, 128, 256, 1024, 4096, 20_000, 1 << 18, 1 << 20])
+@in_one_test("limit", [64, 128, 256, 1024, 4096, 20_000, 1 << 18, 1 << 20])
 def test_the_shares_of_a_limit_fit_into_it_and_none_is_empty(limit: int) -> None:
     shares = share_out(limit)
     if limit >= 256:

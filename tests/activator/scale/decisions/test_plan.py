@@ -22,6 +22,7 @@ from activator.scale.decisions.plan import (
     WorkloadPhase,
 )
 from activator.scale.reasons import ScaleReason
+from tests.rows import in_one_test
 from throttler.model import AdaptiveMode, HashKey, KeyKind, Policies, QueueOrder
 from throttler.request_policies import Authorization, RequestPolicies
 
@@ -191,7 +192,7 @@ def test_the_activators_take_over_while_no_pod_is_ready_and_a_moment_longer() ->
     assert planner.decide(TAKEOVER, seen(0, 1, 0, busy=3), 9).takes_over
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("more", "stay"),
     [
         ({"route": Route.TAKEOVER}, False),

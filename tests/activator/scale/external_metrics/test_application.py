@@ -15,6 +15,7 @@ from activator.scale import external_metrics
 from activator.scale.board import Board, Published
 from activator.scale.external_metrics import create_app, matches, parse_selector
 from activator.scale.reports.load import Loads, Report, ServiceName
+from tests.rows import in_one_test
 
 VERSION = "/apis/external.metrics.k8s.io/v1beta1"
 METRIC = f"{VERSION}/namespaces/shop/activator_requests"
@@ -194,7 +195,7 @@ def test_an_active_service_is_never_at_zero(active: bool, value: str) -> None:
     assert found["items"][0]["value"] == value
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "quantity"),
     [
         (0, "0"),
@@ -257,7 +258,7 @@ def test_a_selector(text: str, holds: bool) -> None:
     assert matches(parse_selector(text), HELLO) is holds
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         *(",", "=x", "!", "service=hello,", "service=hello a=b", "service in", "service in (a"),

@@ -22,6 +22,7 @@ from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Report, ServiceName
 from tests.activator.keda.objects import route, scaled
 from tests.activator.scale.keda.client import Keda, cancelled, until
+from tests.rows import in_one_test
 
 SERVICE = "keda", "interceptor-admin"
 WEB = ServiceName("shop", "web")
@@ -571,7 +572,7 @@ def test_the_body_may_come_in_chunks() -> None:
     polls(scene)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "body", "error"),
     [
         (b"503 Gone", b"{}", "the response has status 503"),

@@ -86,6 +86,7 @@ def test_a_large_report_with_a_wrong_part_counts_as_no_report() -> None:
     play(scene)
 
 
+@pytest.mark.untraced
 def test_loads_that_overflow_and_frames_with_too_many_stats_close_no_connection() -> None:
     async def scene(world: World) -> None:
         async with connect(world.url) as connection:

@@ -18,6 +18,7 @@ from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, front, named, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
+from tests.rows import in_one_test
 
 A = ActivatorAddress("10.1.0.1", "node-1")
 HELLO = ServiceName("shop", "hello")
@@ -94,7 +95,7 @@ def pods(*endpoints: Any, name: str = "hello-pods-1", **fields: Any) -> Any:
 ACTIVATORS = [("10.1.0.1", 10_000)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("takes_over", "slices", "listed"),
     [
         (True, [pods(endpoint())], ACTIVATORS),
@@ -251,6 +252,7 @@ async def addresses(kube: Cluster) -> list[str]:
     return [each["addresses"][0] for slice_ in mine for each in slice_["endpoints"] or ()]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("more", "awake"), [({}, "10.0.0.1"), ({"container_concurrency": "1"}, "10.1.0.1")]
 )

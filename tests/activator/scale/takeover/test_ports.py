@@ -10,6 +10,7 @@ import pytest
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
 from activator.scale.takeover.ports import REST, Ports
+from tests.rows import in_one_test
 
 #: Every port that was released at 0 may be allotted again.
 NOW = REST
@@ -76,7 +77,7 @@ def test_of_two_slices_with_one_port_the_older_has_it(order: int) -> None:
     assert ports.findings(A) == []
 
 
-@pytest.mark.parametrize("seed", range(10))
+@in_one_test("seed", range(10))
 def test_no_two_services_ever_have_one_port(seed: int) -> None:
     chance = random.Random(seed)
     ports = Ports(range(10, 16))

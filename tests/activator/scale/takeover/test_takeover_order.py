@@ -40,6 +40,8 @@ ENDS = 5.0
 NEVER = float("inf")
 #: Seconds within which an empty Service has endpoints again, although requests fail.
 HEALS = 120.0
+#: Half of these worlds have a front; some of the fronts have a limit.
+SEEDS = range(8)
 
 
 class Scaler:
@@ -246,12 +248,11 @@ class World:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("seeds", [range(6), range(6, 12)], ids=str)
-def test_no_request_meets_an_empty_service(seeds: range) -> None:
+def test_no_request_meets_an_empty_service() -> None:
     slept = 0
-    for seed in seeds:
+    for seed in SEEDS:
         with naming("seed", seed):
             world = World(seed)
             world.run(3000)
             slept += bool(world.slept)
-    assert slept >= len(seeds) // 2, "the walk must show something"
+    assert slept >= len(SEEDS) // 2, "the walk must show something"

@@ -27,6 +27,7 @@ from activator.scale.takeover.slices import (
 from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers
 from tests.activator.plain.objects import endpoint, service, slice_of
 from tests.activator.scale.takeover.slice_api import SliceApi
+from tests.rows import in_one_test
 
 A, B, C = (ActivatorAddress(f"10.1.0.{n}", f"node-{n}") for n in (1, 2, 3))
 A6 = ActivatorAddress("fd00::1", "node-1")
@@ -418,7 +419,7 @@ def edits() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("edit", edits(), ids=range(len(edits())))
+@in_one_test("edit", edits())
 def test_a_slice_that_another_component_has_edited_is_written_again(edit: Any) -> None:
     world = World().started().put(True)
     world.settle()
