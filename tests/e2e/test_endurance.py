@@ -124,6 +124,7 @@ def test_nothing_is_lost_while_an_activator_is_replaced_under_traffic_of_all_kin
     # A machine that stalls may be seconds late to send clients to the new activator.
     monkeypatch.setattr(sigterm, "LAME_DUCK", 6.0)
     monkeypatch.setattr(sigterm, "COLD_AFTER", 7.0)
+    monkeypatch.setattr(sigterm, "BETWEEN", 1.0)  # there is no second replacement
     with mixed_traffic(tmp_path) as traffic:
         ends = sigterm.run_recipe(traffic, 0)
         nothing_is_lost(traffic)

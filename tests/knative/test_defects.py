@@ -191,13 +191,13 @@ async def test_a_container_that_restarts_is_no_mesh(
     for pod in pods:
         pod.reacts(restarts)
         pod.answer = NOT_THERE
-    clients = await world.calls(50)
+    clients = await world.calls(10)
     await world.passes(20)
-    assert await world.outcome(clients) == {"waits": 50}
+    assert await world.outcome(clients) == {"waits": 10}
     for pod in pods:
         pod.reacts(PASSES)
         pod.answer = http(b"back")
-    assert Counter([await client.text() for client in clients]) == {"back": 50}
+    assert Counter([await client.text() for client in clients]) == {"back": 10}
     assert not cluster_ip.traffic
     assert "out of reach" not in caplog.text
     assert "ClusterIP" not in caplog.text

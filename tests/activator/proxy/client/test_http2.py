@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from activator.proxy.client.http2 import MAX_STREAMS
@@ -17,6 +19,7 @@ BEGIN = frames.PREFACE + frames.settings(b"")
 HEAD = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/"), (b":authority", b"h")]
 
 
+@cache  # tens of thousands of requests at import
 def block(*fields: tuple[bytes, bytes]) -> bytes:
     return b"".join(line(*each) for each in (*HEAD, *TO_REVISION, *fields))
 
