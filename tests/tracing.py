@@ -20,7 +20,12 @@ import pytest
 PACKAGES = ("activator", "throttler")
 _TESTS = Path(__file__).parent
 #: Directories whose tests count for the coverage of ``tests/coverage_gate.py``.
-TRACED = (_TESTS / "throttler", _TESTS / "activator", _TESTS / "activator/proxy/exchange")
+TRACED = (
+    _TESTS / "throttler",
+    _TESTS / "activator",
+    _TESTS / "activator/proxy/exchange",
+    _TESTS / "activator/proxy/tcp",
+)
 _ACTIVATOR = _TESTS / "activator"
 _EXCHANGE = _ACTIVATOR / "proxy/exchange"
 _SCALE = _ACTIVATOR / "scale"
