@@ -188,6 +188,10 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         frozenset({"activator/discovery/kubernetes_package.py"}),
         "imported in part: all of it needs 35 MiB and half a second; untyped",
     ),
+    "librt": (
+        frozenset({"activator/proxy/http2/hpack.py"}),
+        "bytes that compiled code reads and appends without a call",
+    ),
     "msgspec": (
         frozenset(
             {
@@ -199,6 +203,10 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             }
         ),
         "JSON, several times as fast as the standard library; schemas of types",
+    ),
+    "mypy_extensions": (
+        frozenset({"activator/proxy/http2/hpack.py"}),
+        "native integers in compiled code",
     ),
     "opentelemetry": (
         frozenset({"activator/telemetry/otlp.py"}),

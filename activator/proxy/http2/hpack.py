@@ -11,10 +11,16 @@ keep it.
 from __future__ import annotations
 
 import zlib
-from functools import cache
+from array import array
+from bisect import bisect
 from itertools import chain
+from sys import byteorder
 from typing import Any, Final, final
 
+from librt.strings import BytesWriter, read_i32_le, write_i16_le
+from mypy_extensions import i16, i64, u8
+
+from activator.build import Build, running
 from activator.proxy.http2.frames import ConnectionFault, ErrorCode
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
@@ -87,19 +93,20 @@ STATIC_TABLE: Final[tuple[tuple[bytes, bytes], ...]] = (
 )
 
 
-# Decodes strings in the Huffman code of RFC 7541 (section 5.2, appendix B), by zlib.
+# Decodes strings in the Huffman code of RFC 7541 (section 5.2, appendix B).
+#
+# The compiled build decodes by a table of the next 12 bits, which have up to two characters.
+# Interpreted, that loop is slower than zlib in C, so the pure build lets zlib decode what it can.
 #
 # The code is canonical, like deflate's codes: the lengths of its codes define it. So zlib can use
-# it as the code of a deflate block (RFC 1951 section 3.2.7). Then zlib decodes HPACK's strings in
-# C. Three differences need work:
+# it as the code of a deflate block (RFC 1951 section 3.2.7). Three differences need work:
 #
 # - deflate's codes have at most 15 bits. HPACK's longer codes, of rare characters, begin with 15
-# ones. This prefix is the last code of 15 bits. A canonical code has it free for symbol 256, the
-# end of the block. So zlib stops at the first such character. - A string ends with up to 7 ones
-# of padding. Enough ones after it end the block. - deflate fills each byte from its lowest bit,
-# HPACK from its highest. ``bytes.translate`` reverses the bits.
-#
-# A table of half bytes decodes strings that zlib has not read to the end. It follows all rules.
+#   ones. This prefix is the last code of 15 bits. A canonical code has it free for symbol 256, the
+#   end of the block. So zlib stops at the first such character.
+# - A string ends with up to 7 ones of padding. Enough ones after it end the block.
+# - deflate fills each byte from its lowest bit, HPACK from its highest. ``bytes.translate``
+#   reverses the bits.
 
 _LENGTHS_IN_ORDER: Final = """
     13 23 28 28 28 28 28 28 28 24 30 28 28 30 28 28
@@ -123,6 +130,7 @@ _LENGTHS_IN_ORDER: Final = """
 #: Bits of the code of each byte, and of EOS (256).
 CODE_LENGTHS: Final = bytes(map(int, _LENGTHS_IN_ORDER.split()))
 _EOS: Final = 256
+_IS_COMPILED: Final = running() is Build.COMPILED
 _LONGEST_OF_DEFLATE: Final = 15
 #: The order of the lengths of deflate's codes for code lengths.
 _LENGTHS_ORDER: Final = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15]
@@ -143,6 +151,8 @@ def huffman_decode(data: bytes) -> bytes:
     """
     if not data:
         return b""
+    if _IS_COMPILED:
+        return _decode_by_table(data)
     inflater = _primed()
     # No code is shorter than 5 bits. Without a limit, zlib allocates 16 KiB for its output.
     room = 2 * len(data) + _FAST_ROOM
@@ -203,48 +213,76 @@ _inflater: Final = zlib.decompressobj(-15)
 _inflater.decompress(_deflate_head())
 _primed: Final = _inflater.copy
 
-#: The transitions of a state by half byte: the next row, and the bytes that are complete.
-_Row = list["tuple[_Row, bytes] | None"]
+#: Bits that one look-up sees, and the bits of the longest code, which is that of EOS: all ones.
+_SEEN: Final = 12
+_LONGEST: Final = 30
+#: Ones behind a string. Its padding and they begin with EOS, so the decoder always finds an end.
+_BEHIND: Final = b"\xff" * 8
+#: The bits of an entry's characters and of the length of their codes; two characters make it larger
+#: than the last number. Native integers of 64 bits are what makes the loop fast.
+_CHARACTERS: Final = 0xFFFF
+_BITS: Final = 16
+_TWO: Final = 1 << 24
 
 
 def _decode_by_table(data: bytes) -> bytes:
-    start, accepting = _table()
-    row = start
-    decoded: list[bytes] = []
-    try:
-        for byte in data:
-            row, high = row[byte >> 4]  # type: ignore[misc] # None is EOS, a TypeError
-            row, low = row[byte & 15]  # type: ignore[misc] # as above
-            decoded += (high, low)
-    except TypeError:
-        raise ValueError("EOS in a Huffman-coded string") from None
-    if id(row) not in accepting:
-        raise ValueError("wrong padding of a Huffman-coded string")
-    return b"".join(decoded)
+    decoded, padded = BytesWriter(), data + _BEHIND
+    held: i64 = 0  # its lowest ``count`` bits come next
+    count: i64 = 0
+    at: i64 = 0
+    while True:
+        if count < _SEEN:
+            held = (held & 0xFFF) << 16 | i64(padded[at]) << 8 | i64(padded[at + 1])
+            at += 2
+            count += 16
+        key: i64 = (held >> (count - _SEEN)) & 0xFFF
+        entry: i64 = i64(read_i32_le(_ENTRIES, key << 2))
+        if entry > _TWO:
+            write_i16_le(decoded, i16(entry & _CHARACTERS))
+            count -= (entry - _TWO) >> _BITS
+        elif entry:
+            decoded.append(u8(entry & 0xFF))
+            count -= entry >> _BITS
+        else:
+            while count < _LONGEST:
+                held = (held & 0x3FFFFFFF) << 8 | i64(padded[at])
+                at += 1
+                count += 8
+            code = (held >> (count - _LONGEST)) & 0x3FFFFFFF
+            if code == 0x3FFFFFFF:  # EOS
+                break
+            character = _LONG_CHARACTERS[bisect(_LONG_CODES, code) - 1]
+            decoded.append(u8(character))
+            count -= CODE_LENGTHS[character]
+    if not 0 <= count + 8 * (len(data) - at) < 8:
+        raise ValueError("EOS or wrong padding in a Huffman-coded string")
+    return decoded.getvalue()
 
 
-@cache
-def _table() -> tuple[_Row, frozenset[int]]:
-    """Return the first row, and the ids of the rows in which a string may end: 256 rows of 16."""
-    symbols = {code: symbol for symbol, code in _canonical(list(CODE_LENGTHS)).items()}
-    rows: dict[str, _Row] = {code[:bits]: [] for code in symbols for bits in range(len(code))}
-    for prefix, row in rows.items():
-        row.extend(_step(prefix + f"{half:04b}", symbols, rows) for half in range(16))
-    return rows[""], frozenset(id(rows["1" * bits]) for bits in range(8))
+def _entries() -> bytes:
+    """Return by the next 12 bits: one or two characters and the bits of their codes, or 0."""
+    entries = array("i", bytes(4 << _SEEN))
+    codes = _canonical(list(CODE_LENGTHS))
+    short = [(code, symbol) for symbol, code in codes.items() if len(code) <= _SEEN]
+    pairs = [(a + b, first | last << 8 | _TWO) for a, first in short for b, last in short]
+    for code, characters in (*short, *pairs):  # a pair replaces its first character
+        if (free := _SEEN - len(code)) >= 0:
+            start, entry = int(code, 2) << free, characters | len(code) << _BITS
+            entries[start : start + (1 << free)] = array("i", [entry]) * (1 << free)
+    if byteorder == "big":
+        entries.byteswap()
+    return entries.tobytes()
 
 
-def _step(bits: str, symbols: dict[str, int], rows: dict[str, _Row]) -> tuple[_Row, bytes] | None:
-    completed = b""
-    begun = ""
-    for bit in bits:
-        begun += bit
-        symbol = symbols.get(begun)
-        if symbol == _EOS:
-            return None
-        if symbol is not None:
-            completed += bytes((symbol,))
-            begun = ""
-    return rows[begun], completed
+_ENTRIES: Final = _entries()
+#: The longer codes in their order, each with the zeros that make it 30 bits, and their characters.
+_LONG: Final = sorted(
+    (int(code, 2) << (_LONGEST - len(code)), symbol)
+    for symbol, code in _canonical(list(CODE_LENGTHS)).items()
+    if len(code) > _SEEN and symbol != _EOS
+)
+_LONG_CODES: Final = [code for code, _ in _LONG]
+_LONG_CHARACTERS: Final = [symbol for _, symbol in _LONG]
 
 
 #: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders use no more, even if
