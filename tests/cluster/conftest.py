@@ -76,10 +76,10 @@ async def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIt
         for words in (
             ("get", "pods,deployments,endpointslices", "-A"),
             ("-n", name, "get", "events"),
-            ("-n", SYSTEM, "logs", "-l", "app.kubernetes.io/name=activator", "--tail=50"),
+            ("-n", SYSTEM, "get", "leases"),
+            ("-n", SYSTEM, "logs", "-l", "app=activator", "--tail=30"),
+            ("-n", SYSTEM, "logs", "-l", "app=activator-scale", "--tail=30"),
         ):
-            for line in (await cluster.run("kubectl", *words)).output.splitlines():
-                if words[2] != "logs" or name in line:
-                    print(line)
+            print((await cluster.run("kubectl", *words)).output)
     # Without a wait: the objects go while the next tests run.
     await cluster.run("kubectl", "delete", "namespace", name, "--wait=false")
