@@ -62,6 +62,7 @@ class HttpWaker(Waker[State]):
 
     name = "http"
     parks = True
+    frees = (0, 0, 0)
 
     def rules(self, kind: ScalableKind) -> Sequence[Rule]:
         return (_SLICES,) if any(map(_is_path, (self.sleep, self.wake, self.state))) else ()

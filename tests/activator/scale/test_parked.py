@@ -51,6 +51,9 @@ async def test_a_pod_that_kubernetes_lists_as_ready_sleeps_and_wakes(tmp_path: P
             await elapse(30)
             view = await running.service()
             assert (view["phase"], view["reason"], limit(kube)) == ("asleep", None, "10m")
+            saved = view["savings"]  # the pod stays, with its memory
+            assert (saved["podSeconds"], saved["memoryByteSeconds"]) == (0, 0)
+            assert saved["cpuCoreSeconds"] >= 15  # half a core for 30 s
             await activator.report(1)
             await until(lambda: limit(kube) == "1000m", "it has its CPU back", within=0.3)
             await elapse(0.3)
