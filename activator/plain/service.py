@@ -149,9 +149,7 @@ _LEAVING: Final = (
 
 def awake(service: PlainService) -> PlainService:
     """Return a Service whose workload must wake, and stay awake, by the rules of the scaler."""
-    asks = service.asks
-    rules = replace(asks.scale, min_scale=max(asks.scale.min_scale, 1))
-    asks = replace(asks, owner=Owner.SELF, scale=rules)
+    asks = replace(service.asks.with_a_replica(), owner=Owner.SELF)
     return replace(service, asks=asks, leaving=True, refused="", refusal=None)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import EPERM
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -57,8 +57,9 @@ class HttpWaker(Waker[State]):
     wake: str
     state: str
     asleep_when: AsleepWhen
-    service: str
-    port: str
+    # Two Services of one workload have one waker.
+    service: str = field(compare=False)
+    port: str = field(compare=False)
 
     name = "http"
     parks = True

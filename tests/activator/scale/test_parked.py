@@ -73,6 +73,30 @@ async def test_a_parked_pod_wakes_when_its_service_opts_out(tmp_path: Path) -> N
             assert await mark(kube) is None
 
 
+async def test_a_workload_stays_awake_whose_services_have_different_wakers(tmp_path: Path) -> None:
+    """The second Service has no asleep mark, so its requests would reach the parked pod."""
+    async with cluster(tmp_path) as kube:
+        await add(kube, cpu("500m", "1"))
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await until(lambda: limit(kube) == "10m", "the pod is parked", within=200)
+            await kube.add("other", target="deployment/hello")
+            await kube.set_ready("other", 1)
+            await until(lambda: limit(kube) == "1000m", "it has its CPU back", within=10)
+            await elapse(60)
+            assert (await mark(kube), limit(kube)) == (None, "1000m")
+            for name, differs in (("hello", "other"), ("other", "hello")):
+                view = await running.service(name)
+                assert (view["phase"], view["reason"]) == ("awake", "two-owners")
+                assert view["detail"] == (
+                    f"the waker of Service shop/{differs} differs, and both have the same "
+                    f"workload, so it does not sleep; give both the same annotations of a waker, "
+                    f"or remove activator.dev/enabled from one"
+                )
+            await kube.annotate("other", waker="resize")
+            await until(lambda: limit(kube) == "10m", "the pod is parked again", within=60)
+
+
 async def test_a_pod_that_cannot_be_parked_ends_and_the_reason_says_why(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await add(kube, {"requests": {"memory": "1Gi"}})
