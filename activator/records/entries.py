@@ -508,9 +508,10 @@ class Entries:
 
     def set_route(self, revision: RevisionID, route: ServiceRoute) -> None:
         """Replace the rules of a plain Service or a route object; an empty route removes them."""
-        if route.is_tcp:
-            self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
         table, before = self._table, self._routes.pop(revision, ServiceRoute())
+        if route.is_tcp:
+            self._routes[revision] = route
+            self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
         if table is None or before.rules == route.rules == ():
             return
         table.remove(_claim(revision, before))

@@ -42,6 +42,16 @@ def needs(*programs: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(reason), reason=reason)
 
 
+DEFINITIONS: Final = (
+    definition("keda.sh", "v1alpha1", "ScaledObject", columns=COLUMNS),
+    definition("keda.sh", "v1alpha1", "ScaledJob"),
+    definition("keda.sh", "v1alpha1", "TriggerAuthentication"),
+    definition("keda.sh", "v1alpha1", "ClusterTriggerAuthentication", scope="Cluster"),
+    definition("eventing.keda.sh", "v1alpha1", "CloudEventSource"),
+    definition("eventing.keda.sh", "v1alpha1", "ClusterCloudEventSource", scope="Cluster"),
+)
+
+
 async def install(cluster: Cluster, folder: Path) -> None:
     """Install KEDA.
 
@@ -56,14 +66,7 @@ async def install(cluster: Cluster, folder: Path) -> None:
     for image, name in IMAGES.items():
         # Instead of a volume with a Secret. The adapter connects to the operator with it.
         cluster.image(image, [str(program(name)), f"--cert-dir={folder}"])
-    await cluster.apply(
-        definition("keda.sh", "v1alpha1", "ScaledObject", columns=COLUMNS),
-        definition("keda.sh", "v1alpha1", "ScaledJob"),
-        definition("keda.sh", "v1alpha1", "TriggerAuthentication"),
-        definition("keda.sh", "v1alpha1", "ClusterTriggerAuthentication", scope="Cluster"),
-        definition("eventing.keda.sh", "v1alpha1", "CloudEventSource"),
-        definition("eventing.keda.sh", "v1alpha1", "ClusterCloudEventSource", scope="Cluster"),
-    )
+    await cluster.apply(*DEFINITIONS)
     await cluster.kubectl("apply", "-f", YAML)
     for name in ("keda-operator", "keda-metrics-apiserver"):
         rollout = ("rollout", "status", f"deployment/{name}", "--timeout=90s")
@@ -74,4 +77,7 @@ async def remove(cluster: Cluster) -> None:
     """Remove KEDA. It ends its ScaledObjects itself, so it goes last."""
     await cluster.kubectl("delete", "scaledobjects", "--all", "-A")
     # Other tests serve its group of the API.
-    await cluster.kubectl("delete", "-f", YAML, "--wait=false")
+    await cluster.kubectl("delete", "-f", YAML)
+    # A scaler that starts afterwards must find no KEDA.
+    names = (each["metadata"]["name"] for each in DEFINITIONS)
+    await cluster.kubectl("delete", "customresourcedefinition", *names)

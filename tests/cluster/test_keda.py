@@ -36,9 +36,19 @@ async def keda(
     """Provide the cluster with the product, and with KEDA, which is newer than the scaler."""
     await cluster.uninstall()  # an older scaler may look for KEDA at any time
     await cluster.install(*KUSTOMIZE)
+    await cluster.until(lambda: has_looked(cluster), "each scaler has looked for KEDA in vain")
     await keda_itself.install(cluster, tmp_path_factory.mktemp("keda"))
     yield cluster
     await keda_itself.remove(cluster)
+
+
+async def has_looked(cluster: Cluster) -> bool:
+    """Return whether each scaler knows that there is no KEDA: it looks again in five minutes."""
+    logs = [
+        await cluster.kubectl("-n", SYSTEM, "logs", pod["metadata"]["name"])
+        for pod in await cluster.pods("activator-scale", SYSTEM)
+    ]
+    return all("scaledobjects are not read, which is no fault" in log for log in logs)
 
 
 def scaled_object(namespace: str, name: str, **annotations: str) -> Object:

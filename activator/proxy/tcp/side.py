@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, PeerKind, UnreadBytes
 
@@ -38,7 +38,8 @@ class Poller:
 
     def __init__(self) -> None:
         self._epoll: select.epoll | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # uvloop's remove_reader returns None; a compiled class would insist on its declared bool.
+        self._loop: Any = None
         self._sides: dict[int, Side] = {}
         self._added: set[int] = set()
 
@@ -67,7 +68,7 @@ class Poller:
 
     def close(self) -> None:
         """Watch no more."""
-        if self._epoll is not None and self._loop is not None:
+        if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._epoll = None

@@ -24,7 +24,14 @@ from activator.scale.reasons import ScaleReason
 from tests.activator.console.explained import OTHER, POD, shown, view
 from tests.activator.telemetry.world import World
 from tests.rows import in_one_test
-from throttler.model import AppProtocol, ProbeKind, ProbeSpec, ReadinessRule, RevisionKind
+from throttler.model import (
+    AppProtocol,
+    ProbeKind,
+    ProbeSpec,
+    ReadinessRule,
+    RevisionKind,
+    ServiceRoute,
+)
 from throttler.reason import ROWS, TABLE, Reason
 
 COLUMNS = (
@@ -447,12 +454,16 @@ async def test_a_tcp_service_has_connections(world):
     assert shown(view(world, throttler))[0] == (
         "Service default/hello: no connection waits, a new one would"
     )
+    route = ServiceRoute("2026-01-01", port=10_001, pods="hello-pods", is_tcp=True)
+    world.driver.set_route(throttler.revision.id, route)
     world.request(throttler)
     failed = {"secondsAgo": 3.21, "status": 0, "reason": "no-endpoints", "detail": None}
     forecast = {"startSeconds": 1, "drainSecondsPerRequest": 2, "expectedWaitSeconds": 3}
-    lines = shown(view(world, throttler, lastFailure=failed, forecast=forecast))
+    more = {"lastFailure": failed, "forecast": forecast}
+    lines = shown(detail_view(world.driver, throttler) | more)
     assert lines[0] == "Service default/hello: 1 connection waits, no-endpoints"
     assert "Last failure  closed, no-endpoints, 3.2s ago" in lines
+    assert "Port          10001" in lines
     assert (
         "Forecast      a start takes about 1 s; a connection leaves the queue about every 2 s; a "
         "new connection would wait about 3 s" in lines
