@@ -234,7 +234,7 @@ def test_a_slice_that_cannot_be_deleted_is_tried_again_and_named_with_the_rule()
 # -- the whole program ----------------------------------------------------------------------------
 
 
-async def add_front(kube: Cluster, replicas: int = 0, **annotations: Any) -> None:
+async def add_front(kube: Cluster, replicas: int = 0, /, **annotations: Any) -> None:
     """Create a Deployment, a pods-service and a front."""
     await kube.list_activators("10.1.0.1")
     await kube.add("hello", replicas, route="front", pods_service="hello-pods", **annotations)
