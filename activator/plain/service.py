@@ -273,9 +273,8 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
 
 
 def _words(annotations: Field) -> str:
-    given = {name: annotations.at(f"{PREFIX}{name}").text() for name in WAKER_WORDS}
-    found = {name: text for name, text in given.items() if text}
-    return json.dumps(found, separators=(",", ":")) if found else "{}"
+    words = {name: annotations.at(f"{PREFIX}{name}").text() for name in WAKER_WORDS}
+    return json.dumps({name: text for name, text in words.items() if text}, separators=(",", ":"))
 
 
 def _local(spec: Field) -> str:

@@ -79,16 +79,13 @@ class PatchWaker(Waker[Patched]):
         """Return why the object is not confirmed as awake; empty if it is."""
         if self.condition is None:
             return ""
-        for each in status["conditions"].items():
-            if each["type"].text() == self.condition.type:
-                found = each["status"].text()
-                more = f": {text}" if (text := each["message"].text()) else ""
-                break
-        else:
-            found, more = "missing", ""
+        known = {each["type"].text(): each for each in status["conditions"].items()}
+        one = known.get(self.condition.type, Field({}, "", ""))
+        found, message = one["status"].text() or "missing", one["message"].text()
         if found == self.condition.status:
             return ""
-        return f"condition {self.condition.type} is {found}, not {self.condition.status}{more}"
+        text = f"condition {self.condition.type} is {found}, not {self.condition.status}"
+        return f"{text}: {message}" if message else text
 
 
 def holds(patch: Any, value: object) -> bool:
