@@ -7,12 +7,14 @@ not know where objects come from, nor which of them are in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from activator.discovery.dialect import (
     NO_ROUTE,
+    WORKLOAD_KINDS,
     JoiningDialect,
     ObjectKind,
     Passed,
@@ -24,7 +26,7 @@ from activator.keda import objects
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject, Target
 from activator.keda.revisions import (
     Bodies,
-    parse_ports,
+    parse_service,
     port_of,
     problems_of,
     revision_of,
@@ -36,6 +38,8 @@ from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.workloads import Index
 from throttler.model import RevisionID, RevisionKind
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -91,7 +95,7 @@ class KedaDialect(JoiningDialect):
         self._known: dict[RevisionID, _Known] = {}
         # The route objects that name a Service or a ConfigMap.
         self._users: Index[ObjectKey, RevisionID] = Index()
-        # Of a Service its ports; of a ConfigMap its bodies.
+        # Of a Service its ports and its selector; of a ConfigMap its bodies.
         self._named: dict[ObjectKey, Any] = {}
 
     # -- objects ------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ class KedaDialect(JoiningDialect):
         self._changed[id_] = None
 
     def put_named(self, key: ObjectKey, old: object, new: object) -> None:
-        """Replace the ports of a Service, or the bodies of a ConfigMap.
+        """Replace a Service, or the bodies of a ConfigMap.
 
         None stands for a deleted object, a Service without pods by its type, or a ConfigMap without
         the label.
@@ -130,6 +134,7 @@ class KedaDialect(JoiningDialect):
     # -- values -------------------------------------------------------------------------------
 
     def _publish(self, id_: RevisionID) -> None:
+        id_ = id_._replace(kind=RevisionKind.HTTP_ROUTE)  # also for a workload of the fallback
         if (known := self._known.get(id_)) is None:
             return
         found, fallback = known.in_force, id_._replace(kind=RevisionKind.FALLBACK)
@@ -168,14 +173,20 @@ class KedaDialect(JoiningDialect):
         if passed.revision is not None:
             self._sink.delete_revision(id_)
         passed.revision = passed.endpoints = None  # the sink removes the pods too
+        self._matches.unfollow(id_)
 
     def _join(
         self, id_: RevisionID, passed: Passed, found: RouteObject, target: Target, bodies: Bodies
     ) -> Iterable[ServiceProblem]:
         """Pass on a revision and its pods, and return what is wrong with its Service."""
         service = ObjectKey("Service", id_.namespace, target.service)
-        port, problem = port_of(target, self._named.get(service))
-        revision = revision_of(id_, found, port, problem, bodies, self._scope.interceptor)
+        named = self._named.get(service)
+        port, problem = port_of(target, named)
+        self._matches.follow(id_, id_.namespace, named.selector if named else {}, None)
+        workloads = self._matches.find(id_)
+        workload = workloads[0] if len(workloads) == 1 else None
+        defaults = self._scope.interceptor
+        revision = revision_of(id_, found, port, problem, bodies, defaults, workload)
         self._pass_revision(passed, revision)
         if port is None:
             self._pass_endpoints(id_, passed, {})
@@ -187,6 +198,17 @@ class KedaDialect(JoiningDialect):
         self._pass_endpoints(id_, passed, endpoints)
         return [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
 
+    def settled(self, unread: Collection[str]) -> None:
+        missing = [f"{kind.lower()}s" for kind in unread if kind in WORKLOAD_KINDS]
+        if missing and not self.reports.is_settled:
+            logger.info(
+                "%s of API group apps cannot be read, so a pod gets requests only once Kubernetes "
+                "lists it as ready; to ask its readiness probe before that, allow list and watch "
+                "of both kinds, as manifests/keda-http/workloads.yaml does",
+                " and ".join(missing),
+            )
+        super().settled(unread)
+
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
         SCALED_OBJECT: ObjectKind(
             objects.GROUP,
@@ -197,11 +219,12 @@ class KedaDialect(JoiningDialect):
         ROUTE: ObjectKind(
             objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
         ),
-        "Service": ObjectKind("", _of_namespace(parse_ports), put_named),
+        "Service": ObjectKind("", _of_namespace(parse_service), put_named),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io", _of_namespace(slices.parse), JoiningDialect.put_slice
         ),
         "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
+        **WORKLOAD_KINDS,
     }
 
 
