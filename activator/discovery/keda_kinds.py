@@ -33,7 +33,7 @@ from activator.keda.revisions import (
     route_of,
 )
 from activator.knative.system_objects import SystemObjects
-from activator.objects.fields import ObjectKey
+from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.workloads import Index
@@ -73,9 +73,27 @@ def _of_namespace(
     )
 
 
-def _unknown_fields(obj: object, found: RouteObject | None, scope: Scope) -> str:
-    """Return the unknown fields of an object of a folder: elsewhere the API server drops them."""
-    return objects.unknown_fields(obj, found.kind) if scope.folder and found else ""
+def _route_kind(kind: str, put: Callable[..., None]) -> ObjectKind[RouteObject]:
+    """Return the row of a kind of route objects.
+
+    In a folder it also names unknown fields: elsewhere the API server drops them.
+    """
+    parse = _of_namespace(objects.PARSERS[kind])
+
+    def unknown(obj: object, scope: Scope) -> str:
+        return objects.unknown_fields(obj, kind) if scope.folder else ""
+
+    def parse_and_name(key: ObjectKey, obj: object, scope: Scope) -> RouteObject | None:
+        try:
+            return parse(key, obj, scope)
+        except ManifestError as error:  # a misspelt name may be the cause
+            texts = filter(None, (error.problem, unknown(obj, scope)))
+            raise ManifestError(error.subject, error.path, "; ".join(texts)) from None
+
+    return ObjectKind(
+        *(objects.GROUP, parse_and_name, put),
+        lambda obj, found, scope: unknown(obj, scope) if found else "",
+    )
 
 
 class KedaDialect(JoiningDialect):
@@ -210,15 +228,8 @@ class KedaDialect(JoiningDialect):
         super().settled(unread)
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
-        SCALED_OBJECT: ObjectKind(
-            objects.GROUP,
-            _of_namespace(objects.parse_scaled_object),
-            put_route,
-            _unknown_fields,
-        ),
-        ROUTE: ObjectKind(
-            objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
-        ),
+        SCALED_OBJECT: _route_kind(SCALED_OBJECT, put_route),
+        ROUTE: _route_kind(ROUTE, put_route),
         "Service": ObjectKind("", _of_namespace(parse_service), put_named),
         "EndpointSlice": ObjectKind(
             "discovery.k8s.io", _of_namespace(slices.parse), JoiningDialect.put_slice

@@ -397,6 +397,20 @@ def test_only_a_folder_has_unknown_fields(caplog: pytest.LogCaptureFixture) -> N
     assert (warning.revision, warning.text) == ("web", text)
 
 
+def test_a_misspelt_field_is_named_beside_the_error_that_it_causes() -> None:
+    broken = scaled(scaleTargetRef={"servce": "hello", "port": 80})
+    worlds = World(Scope(folder=False)), World(Scope(folder=True))
+    for world in worlds:
+        world.apply(broken)
+    error = "HTTPScaledObject shop/web: spec.scaleTargetRef.service: expected the name of a Service"
+    [in_cluster], [in_folder] = (world.rejections for world in worlds)
+    assert in_cluster.reason.startswith(error)
+    assert in_folder.reason == (
+        f"{in_cluster.reason}; the field 'spec.scaleTargetRef.servce' is unknown and has no "
+        f"effect; did you mean service?"
+    )
+
+
 async def test_the_loser_of_two_equal_rules_is_logged_once_and_until_it_has_them(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
