@@ -146,6 +146,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
         fallback,
         concurrency=None if rate else _count(metric["concurrency"]["targetValue"], default=pending),
         rate=rate,
+        warnings=tuple(_about_hosts([spec])),
     )
 
 
@@ -174,7 +175,8 @@ def parse_route(obj: object) -> RouteObject:
         overflow.expected("Reject or Placeholder")
     if overflow.value == "Placeholder" and placeholder.value is None:
         overflow.fail("Placeholder needs a placeholder")
-    warnings = []
+    rules = [each["rules"] for each in (spec, *spec["staticRoutes"].items())]
+    warnings = list(_about_hosts(rule for each in rules for rule in each.items()))
     if spec["sessionPersistence"].value is not None:
         warnings.append(
             "spec.sessionPersistence has no effect: remove it, or annotate the Service with "
@@ -310,6 +312,14 @@ def _hosts(field: Field) -> tuple[str, ...]:
     return tuple(
         without_port(each.text().strip().lower()).rstrip(".") or "*" for each in field.items()
     )
+
+
+def _about_hosts(rules: Iterable[Field]) -> Iterator[str]:
+    for host in (each for rule in rules for each in rule["hosts"].items()):
+        text = host.text()
+        if "/" in text or without_port(text) != text:
+            effect = "no request fits" if "/" in text else "the port is ignored"
+            yield f"{host.path} {show(text)}: a host has no scheme, port or path, so {effect}"
 
 
 def _rule(field: Field, prefixes: Iterable[Field]) -> RouteRule:
