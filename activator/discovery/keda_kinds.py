@@ -199,18 +199,16 @@ class KedaDialect(JoiningDialect):
         """Pass on a revision and its pods, and return what is wrong with its Service."""
         service = ObjectKey("Service", id_.namespace, target.service)
         named = self._named.get(service)
-        port, problem = port_of(target, named)
+        port = port_of(target, named)
         self._matches.follow(id_, id_.namespace, named.selector if named else {}, None)
         workloads = self._matches.find(id_)
         workload = workloads[0] if len(workloads) == 1 else None
         defaults = self._scope.interceptor
-        revision = revision_of(id_, found, port, problem, bodies, defaults, workload)
+        revision = revision_of(id_, found, port, bodies, defaults, workload)
         self._pass_revision(passed, revision)
-        if port is None:
+        if isinstance(port, ServiceProblem):
             self._pass_endpoints(id_, passed, {})
-            known = service in self._named
-            reason = ProblemReason.NO_SUCH_PORT if known else ProblemReason.NO_SUCH_SERVICE
-            return [ServiceProblem(reason, f"{problem}, so requests wait")]
+            return [port._replace(text=f"{port.text}, so requests wait")]
         listed = self._listing(service)
         endpoints, own = self._behind(port, listed)
         self._pass_endpoints(id_, passed, endpoints)

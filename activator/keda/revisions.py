@@ -91,28 +91,29 @@ def parse_service(obj: object) -> TargetService | None:
     return TargetService(ports, spec["selector"].texts())
 
 
-def port_of(target: Target, service: TargetService | None) -> tuple[BufferedPort | None, str]:
-    """Return the port of a target; or None, and why requests cannot reach it.
+def port_of(target: Target, service: TargetService | None) -> BufferedPort | ServiceProblem:
+    """Return the port of a target, or why requests cannot reach it.
 
     Arguments:
         service: None if there is no such Service.
     """
     if service is None:
-        return None, f"the Service {target.service} is missing, or has type ExternalName"
+        text = f"the Service {target.service} is missing, or has type ExternalName"
+        return ServiceProblem(ProblemReason.NO_SUCH_SERVICE, text)
     for port in service.ports:
         if port.number == target.port or (not target.port and port.name == target.port_name):
-            return port, ""
+            return port
     each = (f"{port.name or 'no name'}: {port.number}" for port in service.ports)
     found = ", ".join(each) or "none"
     wanted = target.port or repr(target.port_name)
-    return None, f"the Service {target.service} has no TCP port {wanted} (found: {found})"
+    text = f"the Service {target.service} has no TCP port {wanted} (found: {found})"
+    return ServiceProblem(ProblemReason.NO_SUCH_PORT, text)
 
 
 def revision_of(
     id_: RevisionID,
     route: RouteObject,
-    port: BufferedPort | None,
-    problem: str,
+    port: BufferedPort | ServiceProblem,
     bodies: Bodies,
     defaults: InterceptorDefaults,
     workload: PlainWorkload | None = None,
@@ -121,7 +122,7 @@ def revision_of(
 
     Arguments:
         id_: its kind decides which of both.
-        port: of its Service; None if there is none, and ``problem`` says why.
+        port: of its Service; or why there is none.
         bodies: all ConfigMaps of ``route.config_maps``.
         workload: the object whose pods the Service has; None if it is unknown, or one of several.
     """
@@ -134,7 +135,7 @@ def revision_of(
         str(route.target if is_main else route.fallback),
         _given(limits.request, defaults.request),
         cold_start_header=defaults.cold_start_header,
-        problem=problem,
+        problem=": ".join(port) if isinstance(port, ServiceProblem) else "",
     )
     if is_main:
         _, window, granularity = route.rate or RequestRate(0.0, 0.0, 1.0)
@@ -153,12 +154,12 @@ def revision_of(
         )
     requests = RequestPolicies(wait_seconds=readiness or NO_TIMEOUT, interceptor=rules)
     choice = _AS_ADD_ON
-    if port is not None and workload is not None:
+    if isinstance(port, BufferedPort) and workload is not None:
         choice = choose_probe(ReadinessPolicy.AUTO, None, workload, port.target)
     return Revision(
         id_,
         uid=route.uid,
-        protocol=AppProtocol.HTTP1 if port is None else port.protocol,
+        protocol=port.protocol if isinstance(port, BufferedPort) else AppProtocol.HTTP1,
         timeout=_given(limits.response_header, defaults.response_header) or NO_TIMEOUT,
         readiness=choice.readiness,
         probe=probe_spec(choice.probe),

@@ -504,7 +504,7 @@ async def test_requests_wait_while_the_service_or_its_port_is_missing(
     assert problem.startswith(f"{reason}: ")
     assert text in problem
     assert problem.endswith(", so requests wait")
-    assert world.rules().problem
+    assert world.rules().problem.startswith(f"{reason}: "), "responses have the word of status"
     ticket = Ticket(Owner(), deadline=300.0)
     assert world.throttler().admit(ticket, 0.0) is None
     why, detail = waiting_reason(world.throttler())
