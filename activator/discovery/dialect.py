@@ -324,15 +324,10 @@ class JoiningDialect(Dialect):
         self.reports.settle()
 
 
-#: The rows of workloads.
-WORKLOAD_KINDS: Final[Mapping[str, ObjectKind[Any]]] = dict.fromkeys(
-    KINDS,
-    ObjectKind(
-        "apps",
-        lambda key, obj, scope: parse_workload(obj, key.kind),
-        JoiningDialect.put_workload,
-    ),
+_WORKLOAD: Final = ObjectKind(
+    "apps", lambda key, obj, scope: parse_workload(obj, key.kind), JoiningDialect.put_workload
 )
+WORKLOAD_KINDS: Final = dict.fromkeys(KINDS, _WORKLOAD)
 
 # Records and logs unusable objects, and the parts of valid objects that have no effect.
 

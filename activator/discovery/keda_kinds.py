@@ -8,9 +8,9 @@ not know where objects come from, nor which of them are in force.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from activator.discovery.dialect import (
     NO_ROUTE,
@@ -41,8 +41,6 @@ from throttler.model import RevisionID, RevisionKind
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 
 @dataclass(slots=True)
 class _Known(Passed):
@@ -64,36 +62,20 @@ class _Known(Passed):
         return self.objects.get(ROUTE) or self.objects.get(SCALED_OBJECT)
 
 
-def _of_namespace(
-    parse: Callable[[object], T | None],
-) -> Callable[[ObjectKey, object, Scope], T | None]:
-    """Return a parser of the objects of the only namespace that counts, or of all namespaces."""
-    return lambda key, obj, scope: (
-        parse(obj) if scope.interceptor.watch_namespace in ("", key.namespace) else None
-    )
+def _parse(key: ObjectKey, obj: object, scope: Scope) -> RouteObject | None:
+    """Return a route object; None if it is in another namespace than the only one that counts."""
+    if scope.interceptor.watch_namespace not in ("", key.namespace):
+        return None
+    try:
+        return objects.PARSERS[key.kind](obj)
+    except ManifestError as error:  # a misspelt name may be the cause
+        texts = filter(None, (error.problem, _unknown(obj, key.kind, scope)))
+        raise ManifestError(error.subject, error.path, "; ".join(texts)) from None
 
 
-def _route_kind(kind: str, put: Callable[..., None]) -> ObjectKind[RouteObject]:
-    """Return the row of a kind of route objects.
-
-    In a folder it also names unknown fields: elsewhere the API server drops them.
-    """
-    parse = _of_namespace(objects.PARSERS[kind])
-
-    def unknown(obj: object, scope: Scope) -> str:
-        return objects.unknown_fields(obj, kind) if scope.folder else ""
-
-    def parse_and_name(key: ObjectKey, obj: object, scope: Scope) -> RouteObject | None:
-        try:
-            return parse(key, obj, scope)
-        except ManifestError as error:  # a misspelt name may be the cause
-            texts = filter(None, (error.problem, unknown(obj, scope)))
-            raise ManifestError(error.subject, error.path, "; ".join(texts)) from None
-
-    return ObjectKind(
-        *(objects.GROUP, parse_and_name, put),
-        lambda obj, found, scope: unknown(obj, scope) if found else "",
-    )
+def _unknown(obj: object, kind: str, scope: Scope) -> str:
+    """Return the unknown fields of an object of a folder: elsewhere the API server drops them."""
+    return objects.unknown_fields(obj, kind) if scope.folder else ""
 
 
 class KedaDialect(JoiningDialect):
@@ -203,9 +185,9 @@ class KedaDialect(JoiningDialect):
         self._matches.follow(id_, id_.namespace, named.selector if named else {}, None)
         workloads = self._matches.find(id_)
         workload = workloads[0] if len(workloads) == 1 else None
-        defaults = self._scope.interceptor
-        revision = revision_of(id_, found, port, bodies, defaults, workload)
-        self._pass_revision(passed, revision)
+        self._pass_revision(
+            passed, revision_of(id_, found, port, bodies, self._scope.interceptor, workload)
+        )
         if isinstance(port, ServiceProblem):
             self._pass_endpoints(id_, passed, {})
             return [port._replace(text=f"{port.text}, so requests wait")]
@@ -226,13 +208,18 @@ class KedaDialect(JoiningDialect):
         super().settled(unread)
 
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
-        SCALED_OBJECT: _route_kind(SCALED_OBJECT, put_route),
-        ROUTE: _route_kind(ROUTE, put_route),
-        "Service": ObjectKind("", _of_namespace(parse_service), put_named),
-        "EndpointSlice": ObjectKind(
-            "discovery.k8s.io", _of_namespace(slices.parse), JoiningDialect.put_slice
+        **dict.fromkeys(
+            main,
+            ObjectKind(
+                *(objects.GROUP, _parse, put_route),
+                lambda obj, found, scope: _unknown(obj, found.kind, scope) if found else "",
+            ),
         ),
-        "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
+        "Service": ObjectKind("", lambda key, obj, scope: parse_service(obj), put_named),
+        "EndpointSlice": ObjectKind(
+            "discovery.k8s.io", lambda key, obj, scope: slices.parse(obj), JoiningDialect.put_slice
+        ),
+        "ConfigMap": ObjectKind("", lambda key, obj, scope: objects.parse_body(obj), put_named),
         **WORKLOAD_KINDS,
     }
 
@@ -241,10 +228,6 @@ def _uses(found: RouteObject | None, namespace: str) -> frozenset[ObjectKey]:
     """Return the Services and ConfigMaps that a route object names."""
     if found is None:
         return frozenset()
-    services = {each.service for each in (found.target, found.fallback) if each is not None}
-    return frozenset(
-        (
-            *(ObjectKey("Service", namespace, name) for name in services),
-            *(ObjectKey("ConfigMap", namespace, name) for name in found.config_maps),
-        )
-    )
+    names = [("Service", each.service) for each in (found.target, found.fallback) if each]
+    names += [("ConfigMap", name) for name in found.config_maps]
+    return frozenset(ObjectKey(kind, namespace, name) for kind, name in names)
