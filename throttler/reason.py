@@ -299,7 +299,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         Reason.UPSTREAM_FAILED,
         _ENDED,
         502,
-        "The pod failed while it had the request, and HTTP does not allow a retry.",
+        "The pod failed the request, or the TLS handshake before it, and no retry is possible.",
         advice="Find out why the pod ended or broke the connection; the detail names the pod.",
     ),
     ReasonRow(

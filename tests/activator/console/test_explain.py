@@ -239,11 +239,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
         about = cause or "no-endpoints"
         assert ("No EndpointSlice has the port." in lines[2]) == (cause == "no-such-port")
         assert any(line.endswith(f"activator reason {about}") for line in lines)
-        assert (
-            not warnings
-            or not cause
-            or "Service default/hello: no-such-port: no Endpoint" in todo[0]
-        )
+        assert not warnings or todo == ["What to do  Correct Service default/hello."] * bool(cause)
     throttler.cancel(queued, world.clock.now)
     answer = detail_view(world.driver, throttler)
     page = explain.page(
@@ -310,7 +306,7 @@ def test_why_the_last_request_failed(world):
         "Last failure  502 upstream-failed (10.0.0.1:8012: closed), 3.2s ago",
     )
     assert [line.strip() for line in lines[first + 1 : first + 4]] == [
-        "The pod failed while it had the request, and HTTP does not allow a retry.",
+        "The pod failed the request, or the TLS handshake before it, and no retry is possible.",
         "activator reason upstream-failed",
         "Not served    3 upstream-failed, since the start",
     ]
@@ -551,6 +547,11 @@ async def test_an_object_of_keda_has_its_own_advice(world):
     assert "Kubernetes lists no pod of this Service." in text
     assert "knative" not in text
     assert "Apply the object again" in "\n".join(shown(answer | {"deleted": True}))
+    problem = {"kind": "InterceptorRoute", "namespace": "default", "name": "web"}
+    problem |= {"reason": "no-such-service", "warning": "the Service hello is missing"}
+    lines = shown(answer | {"objectWarnings": [problem]})
+    assert "Reason         The Service hello is missing." in lines
+    assert "What to do     Correct InterceptorRoute default/web, or what it names." in lines
     capacity = "\n".join(shown(answer | {"reason": "at-capacity"}))
     assert "kubectl describe service -n default hello" in capacity
     world.driver.close()
