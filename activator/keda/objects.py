@@ -62,7 +62,7 @@ class RequestRate(NamedTuple):
     granularity: float
 
 
-class Timeouts(NamedTuple):
+class RouteTimeouts(NamedTuple):
     """Limits in seconds; 0 is none, and None is the setting of the process."""
 
     readiness: float | None = None
@@ -95,7 +95,7 @@ class RouteObject:
     created: str
     rules: tuple[RouteRule, ...]
     target: Target
-    timeouts: Timeouts = Timeouts()  # noqa: RUF009  # a tuple, so all may share it
+    timeouts: RouteTimeouts = RouteTimeouts()  # noqa: RUF009  # a tuple, so all may share it
     fallback: Target | None = None
     placeholder: StaticResponse | None = None
     max_pending: int = 0
@@ -142,7 +142,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
         metadata["creationTimestamp"].text(),
         (_rule(spec, spec["pathPrefixes"].items()),),
         _target(target),
-        Timeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
+        RouteTimeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
         fallback,
         concurrency=None if rate else _count(metric["concurrency"]["targetValue"], default=pending),
         rate=rate,
@@ -188,7 +188,7 @@ def parse_route(obj: object) -> RouteObject:
         metadata["creationTimestamp"].text(),
         _rules(spec["rules"]),
         _target(spec["target"]),
-        Timeouts(
+        RouteTimeouts(
             *(_duration(timeouts[name]) for name in ("readiness", "request", "responseHeader"))
         ),
         None if service.value is None else _target(service, "name"),
