@@ -385,8 +385,10 @@ HARMLESS: Final = (
 )
 #: Advice while a start takes no longer than usual.
 STARTING: Final = "Nothing yet: a pod is starting."
-#: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.
-AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod."
+#: Reasons why a request would wait although nothing is at fault: the workload sleeps.
+WITHOUT_PODS: Final = Reason.NO_ENDPOINTS.value, Reason.PODS_ASLEEP.value
+#: Advice instead of theirs while no request waits.
+AT_ZERO: Final = "Nothing while no request waits: the first request wakes the workload."
 #: The same if wrong annotations leave no authorization server, so that no request may start a pod.
 NO_SERVER: Final = "Correct the annotations activator.dev/auth-*: until then, requests get 503."
 #: Advice instead of that of a row, if the Revision object is gone.

@@ -191,7 +191,7 @@ def _reasons(
         ]
     elif starts or (_starting(one, reason, late=False) and not _failed(one)):
         todo = [reasons.STARTING]
-    elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
+    elif field == "nextReason" and reason in reasons.WITHOUT_PODS and not folder:
         server = one.node("authorization")
         at_zero = (
             reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO

@@ -104,7 +104,7 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
     assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
     assert lines[2:4] == [
         "Reason      Kubernetes lists no pod of this revision.",
-        "What to do  Nothing while no request waits: the first request starts a pod.",
+        "What to do  Nothing while no request waits: the first request wakes the workload.",
     ]
     lines = shown(zero, manifests={"folder": "/srv/objects"})
     assert lines[3].startswith(
@@ -270,7 +270,10 @@ def test_a_warning_about_the_revision_itself_is_no_advice_about_its_pods(world):
     zero = detail_view(world.driver, world.revision())
     warnings = [WRONG | {"kind": "Revision", "name": f"r{n}"} for n in range(7)]
     lines = shown(zero | {"objectWarnings": warnings})
-    assert lines[3] == "What to do  Nothing while no request waits: the first request starts a pod."
+    assert (
+        lines[3]
+        == "What to do  Nothing while no request waits: the first request wakes the workload."
+    )
     (first,) = [line for line in lines if line.startswith("Warnings")]
     assert first == "Warnings    Revision default/r0: it lacks a label"
     assert lines[lines.index(first) + 5] == "            and 2 more"
