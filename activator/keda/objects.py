@@ -108,10 +108,8 @@ class RouteObject:
     @property
     def config_maps(self) -> frozenset[str]:
         """The names of the ConfigMaps that have bodies of its responses."""
-        responses = [each.response for each in self.static_routes]
-        if self.placeholder is not None:
-            responses.append(self.placeholder)
-        return frozenset(filter(None, (each.config_map for each in responses)))
+        responses = *(each.response for each in self.static_routes), self.placeholder
+        return frozenset(each.config_map for each in responses if each and each.config_map)
 
 
 def parse_scaled_object(obj: object) -> RouteObject:
@@ -130,7 +128,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
     if metric["concurrency"].value is not None and metric["requestRate"].value is not None:
         metric.fail("has concurrency and requestRate: one of both can count")
     rate = _rate(metric["requestRate"], default=100)
-    wait = _duration(timeouts["conditionWait"]) or None
+    wait = _duration(timeouts["conditionWait"])
     fallback = None
     if failover.value is not None:
         fallback = _target(failover)

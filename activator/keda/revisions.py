@@ -142,7 +142,7 @@ def revision_of(
         rules = replace(
             rules,
             fallback=route.fallback is not None,
-            placeholder=None if route.placeholder is None else _filled(route.placeholder, bodies),
+            placeholder=route.placeholder and _filled(route.placeholder, bodies),
             max_pending=route.max_pending or defaults.max_pending,
             overflow=route.overflow,
             static_routes=tuple(
