@@ -30,6 +30,7 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "docs/reference.md": (r"\n    activator ",),
     "manifests/chart/Chart.yaml": (r"\nversion: ", r'\nappVersion: "'),
     "manifests/base/deployment.yaml": ("registry.invalid/activator:",),
+    "manifests/examples/wake-all.yaml": ("registry.invalid/activator:",),
     "manifests/keda-http/patch.yaml": ("registry.invalid/activator:",),
     "manifests/keda-http-scaler/scaler.yaml": ("registry.invalid/activator:",),
     "manifests/overlays/knative/kustomization.yaml": ("newTag: ",),

@@ -313,7 +313,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         Reason.UPSTREAM_FAILED,
         _ENDED,
         502,
-        "The pod failed while it had the request, and HTTP does not allow a retry.",
+        "The pod failed the request, or the TLS handshake before it, and no retry is possible.",
         advice="Find out why the pod ended or broke the connection; the detail names the pod.",
     ),
     ReasonRow(
@@ -399,8 +399,10 @@ HARMLESS: Final = (
 )
 #: Advice while a start takes no longer than usual.
 STARTING: Final = "Nothing yet: a pod is starting."
-#: Advice instead of that of ``no-endpoints`` while no request waits: zero pods are no fault.
-AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod."
+#: Reasons why a request would wait although nothing is at fault: the workload sleeps.
+WITHOUT_PODS: Final = Reason.NO_ENDPOINTS.value, Reason.PODS_ASLEEP.value
+#: Advice instead of theirs while no request waits.
+AT_ZERO: Final = "Nothing while no request waits: the first request wakes the workload."
 #: The same if wrong annotations leave no authorization server, so that no request may start a pod.
 NO_SERVER: Final = "Correct the annotations activator.dev/auth-*: until then, requests get 503."
 #: Advice instead of that of a row, if the Revision object is gone.

@@ -245,6 +245,7 @@ def reason_script() -> str:
     values = {
         "REASONS": rows,
         "AT_ZERO": reason.AT_ZERO,
+        "WITHOUT_PODS": reason.WITHOUT_PODS,
         "NO_SERVER": reason.NO_SERVER,
         "OF_STARTS": reason.OF_STARTS,
         "STARTING": reason.STARTING,

@@ -180,14 +180,20 @@ def _reasons(
         todo = [status.worded(one, gone)]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
-        todo = _first([f"{correct} {warning(each)}" for each in wrong])
+        also = ", or what it names." if is_route else "."
+        todo = _first(
+            [
+                f"{correct} {_object(each) + also if each in own else warning(each)}"
+                for each in wrong
+            ]
+        )
     elif cause:
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
     elif starts or (_starting(one, reason, late=False) and not _failed(one)):
         todo = [reasons.STARTING]
-    elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
+    elif field == "nextReason" and reason in reasons.WITHOUT_PODS and not folder:
         server = one.node("authorization")
         at_zero = (
             reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO
@@ -201,8 +207,11 @@ def _reasons(
 def warning(each: client.Json) -> str:
     """Return an element of ``objectWarnings`` as a line."""
     reason = f"{each.text('reason')}: " if "reason" in each else ""
-    name = f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}"
-    return f"{name}: {reason}{each.text('warning')}"
+    return f"{_object(each)}: {reason}{each.text('warning')}"
+
+
+def _object(warned: client.Json) -> str:
+    return f"{warned.text('kind')} {warned.text('namespace')}/{warned.text('name')}"
 
 
 def _failed(one: client.Json) -> int:

@@ -299,9 +299,12 @@ class Application:
         self._pod_name = pod_name
         self._switches = switches
         self._counters = counters
+        self._is_sleeping = False
         self._routes: dict[str, Callable[[PodRequest], PodResponse]] = {
             "/": self._hello,
-            "/sleep": self._hello,
+            "/sleep": self._sleep,
+            "/wake_up": self._mode,
+            "/is_sleeping": self._mode,
             "/crowd": self._crowd,
             "/bytes": _bytes,
             "/echo": _echo,
@@ -329,7 +332,19 @@ class Application:
         except ValueError as error:
             return text(400, f"{error}\n")
 
+    def _sleep(self, request: PodRequest) -> PodResponse:
+        """Sleep, if the request has a level; else respond late."""
+        return self._mode(request) if "level" in request.query else self._hello(request)
+
+    def _mode(self, request: PodRequest) -> PodResponse:
+        """Sleep and wake by the paths of vLLM."""
+        if request.method == "POST":
+            self._is_sleeping = request.path == "/sleep"
+        return as_json({"is_sleeping": self._is_sleeping})
+
     def _hello(self, request: PodRequest) -> PodResponse:
+        if self._is_sleeping:
+            return text(500, f"{self._pod_name} sleeps\n")
         host = request.header("k-original-host") or request.header("host")
         via = request.header("k-proxy-request")
         # Only a pod with queue-proxy learns the name of a proxy.

@@ -691,6 +691,11 @@ class Annotations:
             return self.tcp.is_direct
         return not (self.container_concurrency or self.policies.concern_each)
 
+    def with_a_replica(self) -> Annotations:
+        """Return the same, with at least one replica at all times."""
+        least = max(self.scale.min_scale, 1)
+        return replace(self, scale=replace(self.scale, min_scale=least))
+
 
 def is_enabled(metadata: Field) -> bool:
     """Return whether an object opts in.

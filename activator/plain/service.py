@@ -35,6 +35,8 @@ from throttler.model import AppProtocol
 PORT: Final = f"{PREFIX}port"
 PODS_SERVICE: Final = f"{PREFIX}pods-service"
 _WORDS: Final = frozenset(PREFIX + name for name in WAKER_WORDS)
+#: The words that may be wrong although the workload has fallen asleep: a correction counts at once.
+_WAKING: Final = frozenset(PREFIX + name for name in ("wake-patch", "wake-url", "awake-condition"))
 _CONCURRENCY: Final = f"{PREFIX}container-concurrency"
 _MIN_SCALE: Final = f"{PREFIX}min-scale"
 
@@ -149,9 +151,7 @@ _LEAVING: Final = (
 
 def awake(service: PlainService) -> PlainService:
     """Return a Service whose workload must wake, and stay awake, by the rules of the scaler."""
-    asks = service.asks
-    rules = replace(asks.scale, min_scale=max(asks.scale.min_scale, 1))
-    asks = replace(asks, owner=Owner.SELF, scale=rules)
+    asks = replace(service.asks.with_a_replica(), owner=Owner.SELF)
     return replace(service, asks=asks, leaving=True, refused="", refusal=None)
 
 
@@ -163,20 +163,21 @@ def leaving(obj: object, found: PlainService | None) -> PlainService | None:
 
     Returns:
         The Service as its mark has it, so that the workload wakes; None for a Service without a
-        mark, with the mark of its annotations, or with a mark that cannot be read.
+        mark, with a mark that cannot be read, or if it sleeps as the annotations say.
     """
     service = root(obj, "Service")
     annotations = service["metadata"]["annotations"]
     try:
-        words = annotations.at(ASLEEP).text()
-        given = json.loads(words) if words else None
-        if not isinstance(given, dict) or (
-            found is not None and not found.refused and found.words == words
+        given = _given(annotations.at(ASLEEP).text())
+        if given is None or (
+            found is not None
+            and not found.refused
+            and _asleep_by(given) == _asleep_by(_given(found.words) or {})
         ):
             return None
         others = annotations.mapping().items()
         kept = {str(name): each for name, each in others if name not in _WORDS}
-        kept |= {f"{PREFIX}{name}": each for name, each in given.items()}
+        kept |= given
         metadata = {**service["metadata"].mapping(), "annotations": kept}
         problems = Problems()
         field = Field(metadata, service.subject, "metadata")
@@ -186,8 +187,31 @@ def leaving(obj: object, found: PlainService | None) -> PlainService | None:
         as_marked = {**service.mapping(), "metadata": metadata}
         parsed = awake(_parse(as_marked, replace(asks, port="")))
         return replace(parsed, warnings=(*parsed.warnings, _LEAVING))
-    except (ManifestError, ValueError):
+    except ManifestError:
         return None
+
+
+def as_marked(service: PlainService) -> PlainService:
+    """Return a Service with the waker of its mark, if the mark can be read."""
+    if (given := _given(service.mark)) is None:
+        return service
+    marked = read_annotations(Field({"annotations": given}, "", ""), Problems())
+    return replace(service, asks=replace(service.asks, waker=marked.waker), words=service.mark)
+
+
+def _given(mark: str) -> dict[str, object] | None:
+    """Return the annotations that a mark has; None if it cannot be read."""
+    try:
+        found = json.loads(mark)
+    except (ValueError, RecursionError):
+        return None
+    is_object = isinstance(found, dict)
+    return {f"{PREFIX}{name}": each for name, each in found.items()} if is_object else None
+
+
+def _asleep_by(given: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the annotations by which a workload is asleep: without the ones that wake it."""
+    return {name: each for name, each in given.items() if name not in _WAKING}
 
 
 def parse(obj: object) -> PlainService | None:
@@ -249,9 +273,8 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
 
 
 def _words(annotations: Field) -> str:
-    given = {name: annotations.at(f"{PREFIX}{name}").text() for name in WAKER_WORDS}
-    found = {name: text for name, text in given.items() if text}
-    return json.dumps(found, separators=(",", ":")) if found else "{}"
+    words = {name: annotations.at(f"{PREFIX}{name}").text() for name in WAKER_WORDS}
+    return json.dumps({name: text for name, text in words.items() if text}, separators=(",", ":"))
 
 
 def _local(spec: Field) -> str:

@@ -54,11 +54,11 @@ class AsleepPart(Part):
         is_gone = decided.reason == ScaleReason.SCALE_TARGET_MISSING
         if plan is None and not is_gone:
             return
-        marked = plan is not None and plan.marked and not is_gone
-        if marked == bool(service.mark):
+        words = service.words if plan is not None and plan.marked and not is_gone else None
+        if (words or "") == service.mark:
             self.leave(name, now)
             return
-        mark = _Mark(service.uid, service.words if marked else None)
+        mark = _Mark(service.uid, words)
         if self._wanted.get(name) != mark:
             self._wanted[name] = mark
             self._writer.put(name, mark)

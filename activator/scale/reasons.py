@@ -265,8 +265,13 @@ def two_owners(other: str) -> str:
 
     Arguments:
         other: the component, as in ``HorizontalPodAutoscaler hello``; an older Service of the
-            workload as in ``Service shop/hello``.
+            workload as in ``Service shop/hello``; a different ``waker of Service shop/hello``.
     """
+    if other.startswith("waker of "):
+        return (
+            f"the {other} differs, and both have the same workload, so it does not sleep; give "
+            f"both the same annotations of a waker, or remove activator.dev/enabled from one"
+        )
     if other.startswith("Service "):
         return (
             f"{other} has the same workload and is older, so its annotations decide: this Service "

@@ -287,6 +287,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          f"{json.dumps(STARTING)}", True),
         (f"whatToDo('no-endpoints', {view(nextReason='no-endpoints')}, null)",
          [{"text": AT_ZERO, "command": False}]),
+        (f"whatToDo('pods-asleep', {view(nextReason='pods-asleep')}, null)",
+         [{"text": AT_ZERO, "command": False}]),
         (f"whatToDo('no-endpoints', {view(authorization={'url': '', 'always': False})}, null)",
          [{"text": NO_SERVER, "command": False}]),
         (f"whatToDo('no-endpoints', {view(failedStarts=1)}, null).length", 2),

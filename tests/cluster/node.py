@@ -232,9 +232,12 @@ class Container:
         found = {"PATH": path, "HOME": "/", "HOSTNAME": self.pod.name}
         found |= {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
         found |= {"POD": self.pod.name, "POD_ADDRESS": self.pod.network.ip}  # for images.json
+        labels = self.pod.object["metadata"].get("labels") or {}
         for variable in self.spec.get("env") or ():
-            field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
-            value = _FIELDS[field](self.pod) if field in _FIELDS else variable.get("value", "")
+            field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+            label = field.removeprefix("metadata.labels['").removesuffix("']")
+            value = labels.get(label, variable.get("value", ""))
+            value = _FIELDS[field](self.pod) if field in _FIELDS else value
             found[variable["name"]] = value
         return found
 
@@ -415,6 +418,8 @@ class Pod:
         target = {"apiVersion": "v1", "kind": "Node", "name": NAME}
         binding = {"metadata": {"name": self.name}, "target": target}
         await self.node.api.send("POST", f"{path}/binding", binding)
+        bound = await self.node.api.send("GET", path, {})
+        self.object = bound if "spec" in bound else self.object  # with the labels of its zone
         await self.network.make()
         try:
             await self._write_files()

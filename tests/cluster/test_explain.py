@@ -134,7 +134,7 @@ async def test_a_normal_cold_start_shows_its_progress_and_no_advice(
     name = f"{namespace}/hello"
     await product.apply(deployment(namespace, replicas=0, start_after=2), service(namespace))
     asleep = await product.shows(name, "asleep")
-    assert "Nothing while no request waits: the first request starts a pod." in asleep
+    assert "Nothing while no request waits: the first request wakes the workload." in asleep
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(product.ask(f"hello.{namespace}"))
         starting = await product.shows(name, "1 request waits, starting")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 from typing import Any
@@ -93,3 +94,27 @@ async def test_a_pod_without_cpu_values_ends_with_a_reason(
     text = await product.announced("hello", "cannot-resize", namespace)
     assert "has no container with more CPU than it would keep" in text
     assert (await product.ask(f"hello.{namespace}")).status == 200
+
+
+async def test_a_pod_has_more_cpu_until_it_is_ready(product: Cluster, namespace: str) -> None:
+    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m"}}
+    await product.kubectl("apply", "-f", ROLE)
+    await product.apply(
+        with_cpu(namespace, resources, start_after=3.0),
+        # The pod must be seen with the CPU of its template before it ends.
+        service(namespace, annotations={"startup-cpu": "2", "idle-seconds": 5}),
+    )
+
+    async def raised() -> bool:
+        return await cpu(product, namespace) == (100, 2000)
+
+    async def as_written() -> bool:
+        return await cpu(product, namespace) == (100, 500)
+
+    await product.until(raised, "the first pod has the CPU of its start")
+    await product.until(as_written, "it has the CPU of its template")
+    await product.sleeps("hello", namespace)
+    asking = asyncio.ensure_future(product.ask(f"hello.{namespace}"))
+    await product.until(raised, "a pod of a cold start has the CPU of its start")
+    assert (await asking).status == 200
+    await product.until(as_written, "that one has the CPU of its template")

@@ -253,6 +253,32 @@ async def test_a_scaler_that_starts_wakes_what_another_has_put_to_sleep(
         await boxes.awake(CLUSTER)
 
 
+async def test_a_job_wakes_what_sleeps_before_the_scaler_is_removed(
+    product: Cluster, kinds: None, namespace: str
+) -> None:
+    await allow(product, SANDBOX)
+    boxes = Boxes(product, namespace)
+    await boxes.add(SANDBOX)
+    scale = ("-n", SYSTEM, "scale", "deployment/activator-scale")
+    example = ("-f", "manifests/examples/wake-all.yaml")
+    async with boxes.controlled(SANDBOX):
+        await boxes.asleep(SANDBOX)
+        await product.kubectl(*scale, "--replicas=0")
+        try:
+            await product.kubectl("apply", *example)
+            await boxes.awake(SANDBOX)
+            # Services of earlier tests may be about to go, so the Job may fail.
+            job = ("-n", SYSTEM, "logs", "job/activator-wake-all")
+
+            async def says_so() -> bool:
+                return f"{namespace}/hello: awake\n" in await product.kubectl(*job)
+
+            await product.until(says_so, "the Job names the workload")
+        finally:
+            await product.kubectl("delete", *example)
+            await product.kubectl(*scale, "--replicas=2")
+
+
 async def test_no_activator_sends_a_request_to_pods_of_a_marked_service(
     product: Cluster, kinds: None, namespace: str, two_activators: None
 ) -> None:

@@ -4,7 +4,7 @@
 import { counted, finely } from "./format.js";
 import { unitOf } from "./model.js";
 // @ts-ignore: activator/admin/assets.py makes this module from throttler/reason.py
-import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, STARTING } from "./reasons.js";
+import { AT_ZERO, DELETED, HARMLESS, LISTS_PODS, NO_SERVER, OF_STARTS, REASONS, STARTING, WITHOUT_PODS } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
@@ -67,7 +67,7 @@ export function whatToDo(reason, view, folder) {
   if (folder !== null && row.inFolder[kind]) {
     return [{ text: row.inFolder[kind].replaceAll("{folder}", () => folder), command: false }];
   }
-  const atZero = !view.queued && !view.failedStarts && reason === "no-endpoints" && folder === null;
+  const atZero = !view.queued && !view.failedStarts && WITHOUT_PODS.includes(reason) && folder === null;
   const wrong = reason === "no-endpoints" && folder === null ? causes(view) : [];
   if (wrong.length) return withoutEffect(wrong).map((text) => ({ text: `Correct ${text}`, command: false }));
   if (startsNormally(view)) return [{ text: STARTING, command: false }];

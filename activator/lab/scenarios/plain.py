@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import time
+from typing import Final
 
 from activator.lab.cluster import ServiceProxy
 from activator.lab.control_plane.api import AUTOSCALERS
@@ -343,8 +344,8 @@ SLEEP_DELAY = 1.0
 PERIOD = 0.02
 #: Seconds for which a new leader removes no pod, and then the last pod goes.
 SLEEPS_WITHIN = 90.0
-#: Milliseconds from a request to the response of a pod that was parked.
-WAKES_WITHIN = 500.0
+#: Milliseconds from a request to the response of a workload that slept.
+WAKES_WITHIN = 1500.0
 SLEEP_DRAIN = "--quiet-period=2.0"
 
 
@@ -417,22 +418,42 @@ async def front(lab: Environment) -> None:
     lab.expect_only_200("each request gets 200", load)
 
 
-@scenario(32, "plain-parked", is_long=True)
-async def parked(lab: Environment) -> None:
-    """The scaler takes the CPU of an idle pod, which keeps its memory (over a minute).
+#: The wakers beside ``scale``: a Service for each, and whether its pod stays.
+WAKERS: Final = (
+    ("parked", {"waker": "resize"}, True),
+    ("served", {"profile": "vllm-sleep"}, True),
+    (
+        "patched",
+        {
+            "waker": "patch",
+            "target": "deployment/patched",
+            "sleep-patch": '{"spec": {"replicas": 0}}',
+            "wake-patch": '{"spec": {"replicas": 1}}',
+        },
+        False,
+    ),
+)
 
-    Kubernetes: can resize a pod, but does not know when requests come.
 
-    Here: the pod stays, and the first request waits for one resize instead of a start.
+@scenario(32, "plain-wakers", is_long=True)
+async def wakers(lab: Environment) -> None:
+    """Three workloads sleep: by less CPU, by a call, by a patch of an object (over a minute).
+
+    Kubernetes: can change all of them, but does not know when requests come.
+
+    Here: no request reaches a pod that sleeps; the first one waits until the workload is awake.
     """
-    web = await lab.deploy_service(replicas=1, annotations={"waker": "resize", "idle-seconds": "5"})
-    (pod,) = web.pods
-    async with asyncio.timeout(SLEEPS_WITHIN):
-        while not pod.process.is_parked:
-            lab.changed.clear()
-            await lab.changed.wait()
-    began = time.monotonic()
-    lab.expect_200("a request wakes the pod", await lab.request(web))
-    took = (time.monotonic() - began) * 1000
-    lab.expect(f"its response is there after {took:.0f} ms", took < WAKES_WITHIN, took)
-    lab.expect_equal("no other pod was started", len(web.pods), 1)
+    apps = [
+        (await lab.deploy_service(name, 1, annotations={**asked, "idle-seconds": "5"}), stays)
+        for name, asked, stays in WAKERS
+    ]
+    for web, stays in apps:
+        async with asyncio.timeout(SLEEPS_WITHIN):
+            while (await web.view(Who.SCALER))["phase"] != "asleep":
+                lab.changed.clear()
+                await lab.changed.wait()
+        began = time.monotonic()
+        lab.expect_200(f"a request wakes {web.name}", await lab.request(web))
+        took = (time.monotonic() - began) * 1000
+        lab.expect(f"its response is there after {took:.0f} ms", took < WAKES_WITHIN, took)
+        lab.expect_equal("a pod that stays is the only one", len(web.pods), 1 if stays else 2)

@@ -53,7 +53,7 @@ from activator.proxy.exchange.limits import (
     name_wait,
     seconds_to_response,
 )
-from activator.proxy.exchange.observers import Trace, begin_trace, sample
+from activator.proxy.exchange.observers import Trace, begin_trace
 from activator.proxy.exchange.placement import (
     ClientAddresses,
     key_of,
@@ -375,9 +375,7 @@ class Exchange(Requester):
         services, entry, ticket = self.services, self.entry, self.ticket
         driver, throttler = services.driver, entry.throttler
         if ticket.counts:
-            if now >= entry.agents.sample_from:
-                sample(entry, self.request, now)
-            entry.load.request_began(now)
+            self.count(now)
         try:
             pod = throttler.admit(ticket, now)
         except (RequestQueueFull, FlowFull, WaitTooLong) as full:
@@ -394,6 +392,17 @@ class Exchange(Requester):
         wait = self.wait
         if wait is not None and wait.step_at <= now:
             step(self, wait, now)
+
+    def count(self, now: float) -> None:
+        """Count the request in its revision's load. Sample its client, if it arrives alone."""
+        entry = self.entry
+        agents = entry.agents
+        if now >= agents.sample_from:
+            if entry.throttler.idle:
+                agents.record(self.request.value_of(b"user-agent"), now)
+            else:
+                agents.pause(now)
+        entry.load.request_began(now)
 
     # -- it waits ---------------------------------------------------------------------------------
 

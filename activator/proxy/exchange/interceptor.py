@@ -17,7 +17,6 @@ from activator.keda import words
 from activator.plain.route_table import matches, path_of, without_port
 from activator.proxy.exchange import end
 from activator.proxy.exchange.limits import WaitLimit, rules_of, seconds_to_response
-from activator.proxy.exchange.observers import sample
 from activator.proxy.exchange.wait import begin_wait
 from activator.proxy.http2.section import with_added, with_fields
 from activator.proxy.message import own_responses
@@ -91,8 +90,7 @@ def _may_wait(exchange: Exchange, rules: InterceptorRules, now: float) -> bool:
     is_full = 0 < rules.max_pending <= entry.throttler.breaker.waiting
     if not is_full and (placeholder is None or rules.overflow):
         return True
-    sample(entry, exchange.request, now)
-    entry.load.request_began(now)
+    exchange.count(now)
     if placeholder is not None:
         response = _filled(exchange.request, placeholder)
         end.respond_to_waiting(exchange, response, "page", now)

@@ -1,4 +1,4 @@
-"""Observes requests: traces, the request log, and samples of clients.
+"""Observes requests: traces, and the request log.
 
 Traces and the request log are usually off; then a request costs one test of an attribute that is
 None. ``telemetry`` implements both. Knative's counterparts: the otelhttp handler of
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from activator.proxy.message.fields import without_named
 from activator.proxy.message.request import Request
-from activator.records.entries import Entry
 from throttler.model import Revision
 
 if TYPE_CHECKING:
@@ -105,20 +104,6 @@ class Trace(Protocol):
             status: the status that the client got; 499 if it left before.
             outcome: one of activator.records.counters.OUTCOMES, or ``unknown-revision``.
         """
-
-
-def sample(entry: Entry, request: Request, now: float) -> None:
-    """Sample the client of a request that arrives alone; see records.entries.
-
-    Arguments:
-        entry: the entry of the request's revision, which does not count the request yet.
-        request: the client's request.
-        now: seconds.
-    """
-    if entry.throttler.idle:
-        entry.agents.record(request.value_of(b"user-agent"), now)
-    else:
-        entry.agents.pause(now)
 
 
 #: Client fields that the activator's own trace context replaces.

@@ -21,6 +21,7 @@ from activator.scale.admin.selection import Query, select
 from activator.scale.decisions.record import Record
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, ServiceName
+from activator.scale.wakers.scale import SCALE
 from activator.scale.workloads.services import PodRequests
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import TextWriter
@@ -198,7 +199,10 @@ class ScalerStatus:
         """Return saved pod-seconds, CPU core-seconds and memory byte-seconds."""
         pods, target = record.sleep.saved(now), record.facts.target
         requests = self._scaler.services.workloads.requests(target) if target else PodRequests()
-        return pods, pods * requests.cpu, pods * requests.memory
+        waker = target.waker if target and not record.instead else SCALE
+        each = zip(waker.frees, (1.0, requests.cpu, requests.memory), strict=True)
+        saved_pods, cpu, memory = (pods * share * size for share, size in each)
+        return saved_pods, cpu, memory
 
     def metrics(self) -> bytes:
         """Return all metrics as Prometheus' text."""

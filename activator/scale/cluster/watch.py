@@ -302,11 +302,18 @@ def _trim(obj: dict[str, object]) -> dict[str, object]:
 
 
 def _trim_workload(obj: dict[str, object]) -> dict[str, object]:
-    """Remove most of a workload: the scaler reads replicas, and the labels of pods."""
+    """Remove most of a workload: the scaler reads replicas, and labels and requests of pods."""
     match _trim(obj):
-        case {"spec": {"template": dict(template)}}:
-            template.pop("spec", None)
+        case {"spec": {"template": {"spec": dict(pod)} as template}}:
+            template["spec"] = {
+                kind: [{key: each.get(key) for key in _OF_CONTAINERS} for each in pod[kind]]
+                for kind in ("containers", "initContainers")
+                if pod.get(kind)
+            }
     return obj
+
+
+_OF_CONTAINERS: Final = "resources", "restartPolicy"
 
 
 _TRIM: Final[Mapping[str, Trim]] = {"Deployment": _trim_workload, "StatefulSet": _trim_workload}

@@ -152,6 +152,14 @@ class Sharing:
             is_marked=marks and all(self._records[each].facts.service.mark for each in sharing),
         )
 
+    def other_waker(self, target: ScaleTarget) -> str:
+        """Return a Service of a workload with another waker than ``target`` has; empty for none.
+
+        It would not know that the workload sleeps, and would send requests to its pods.
+        """
+        names = (name for name in self.of(target) if self._records[name].facts.target != target)
+        return next((f"waker of Service {'/'.join(name)}" for name in names), "")
+
     def is_closing(self, target: ScaleTarget) -> bool:
         """Return whether a Service of a workload is about to put it to sleep."""
         records = (self._records[name] for name in self.of(target))
@@ -492,6 +500,8 @@ class Engine:
         if not (seen.decides or seen.replicas):
             # Any Service starts a shared workload, but always with the replicas of the oldest one.
             asks = self._sharing.asks_of_eldest(wishes, facts.target)
+        if different := self._sharing.other_waker(facts.target):
+            seen, asks = seen._replace(other_owner=different), asks.with_a_replica()
         plan = record.planner.decide(asks, seen, now)
         if record.sleep.replicas != seen.replicas:
             record.sleep.note(seen.replicas, now)
@@ -514,6 +524,8 @@ class Engine:
             record.why = plan.why
             record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
+        if different and plan.replicas is None:
+            plan = plan._replace(hold=ScaleReason.TWO_OWNERS)
         if seen.marks and self._sharing.is_closing(facts.target):
             plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:

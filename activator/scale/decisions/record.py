@@ -175,7 +175,7 @@ def _without_needs(joined: Joined, rights: Rights) -> Facts:
         return Facts(service, None, None, ready, ScaleReason.REPLICAS_UNKNOWN)
     replicas, waker = found.replicas, _waker(service, target)
     if isinstance(waker, str) and service.mark:  # it fitted when the workload fell asleep
-        service = services.awake(service)
+        service = services.awake(services.as_marked(service))
         waker = _waker(service, target)
     if isinstance(waker, str):
         return Facts(service, None, None, ready, ScaleReason.WAKER_REFUSED, waker)

@@ -10,7 +10,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import EPERM
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -57,11 +57,13 @@ class HttpWaker(Waker[State]):
     wake: str
     state: str
     asleep_when: AsleepWhen
-    service: str
-    port: str
+    # Two Services of one workload have one waker.
+    service: str = field(compare=False)
+    port: str = field(compare=False)
 
     name = "http"
     parks = True
+    frees = (0, 0, 0)
 
     def rules(self, kind: ScalableKind) -> Sequence[Rule]:
         return (_SLICES,) if any(map(_is_path, (self.sleep, self.wake, self.state))) else ()

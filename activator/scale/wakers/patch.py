@@ -11,8 +11,7 @@ from activator.discovery.api_server import MERGE_PATCH, Meaning
 from activator.objects.fields import Field, root
 from activator.plain.annotations import PREFIX, NamedCondition, WakerWords
 from activator.plain.service import PlainService
-from activator.scale.wakers.scale import Versioned
-from activator.scale.wakers.waker import Access, Rule, Waker, failure, get
+from activator.scale.wakers.waker import Access, Rule, State, Waker, failure, get
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -21,9 +20,10 @@ _BOTH: Final = f"{PREFIX}sleep-patch and {PREFIX}wake-patch"
 
 
 @dataclass(frozen=True, slots=True)
-class Patched(Versioned):
+class Patched(State):
     """An object; ``has_wake_patch`` is whether that patch would change nothing."""
 
+    uid: str
     has_wake_patch: bool
 
 
@@ -56,7 +56,8 @@ class PatchWaker(Waker[Patched]):
         if replicas and known.has_wake_patch:
             return known
         patch = json.loads(self.wake if replicas else self.sleep)
-        metadata = {**patch.get("metadata", {}), **known.precondition}
+        # With the version, each change of the status would be a conflict: some are 100 a second.
+        metadata = {**patch.get("metadata", {}), "uid": known.uid}
         body = json.dumps({**patch, "metadata": metadata}).encode()
         path = target.resource.path(target.namespace, target.name)
         response = await access.api.send("PATCH", path, body, MERGE_PATCH)
@@ -68,27 +69,23 @@ class PatchWaker(Waker[Patched]):
 
     def _state(self, target: ScaleTarget, obj: object) -> Patched:
         found = root(obj, target.resource.kind)
-        metadata = found["metadata"]
-        version, uid = metadata["resourceVersion"].text(), metadata["uid"].text()
+        uid = found["metadata"]["uid"].text()
         sleeps = holds(json.loads(self.sleep), found.value)
         waits_for = "" if sleeps else self._waits_for(found["status"])
         has_wake_patch = holds(json.loads(self.wake), found.value)
-        return Patched(0 if sleeps else 1, version, uid, has_wake_patch, waits_for=waits_for)
+        return Patched(0 if sleeps else 1, uid, has_wake_patch, waits_for=waits_for)
 
     def _waits_for(self, status: Field) -> str:
         """Return why the object is not confirmed as awake; empty if it is."""
         if self.condition is None:
             return ""
-        for each in status["conditions"].items():
-            if each["type"].text() == self.condition.type:
-                found = each["status"].text()
-                more = f": {text}" if (text := each["message"].text()) else ""
-                break
-        else:
-            found, more = "missing", ""
+        known = {each["type"].text(): each for each in status["conditions"].items()}
+        one = known.get(self.condition.type, Field({}, "", ""))
+        found, message = one["status"].text() or "missing", one["message"].text()
         if found == self.condition.status:
             return ""
-        return f"condition {self.condition.type} is {found}, not {self.condition.status}{more}"
+        text = f"condition {self.condition.type} is {found}, not {self.condition.status}"
+        return f"{text}: {message}" if message else text
 
 
 def holds(patch: Any, value: object) -> bool:

@@ -66,6 +66,7 @@ class ResizeWaker(Waker[Resized]):
 
     name = "resize"
     parks = True
+    frees = (0, 1, 0)
     is_binary = False
     lacks = SCALE.lacks
 

@@ -7,7 +7,7 @@ API server 1.36.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,25 +22,11 @@ MOST_REPLICAS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Versioned(State):
-    """The state of a workload that is one object.
-
-    Attributes:
-        version, uid: resourceVersion and uid of the object; a PATCH must send both.
-    """
+class Scale(State):
+    """A Scale object; ``version`` and ``uid`` are the scaled object's."""
 
     version: str
     uid: str
-
-    @property
-    def precondition(self) -> Mapping[str, str]:
-        """The metadata by which a PATCH fails with 409 if the object has changed meanwhile."""
-        known = {"resourceVersion": self.version, "uid": self.uid}
-        return {name: value for name, value in known.items() if value}
-
-
-class Scale(Versioned):
-    """A Scale object; ``version`` and ``uid`` are the scaled object's."""
 
     @classmethod
     def of(cls, obj: object) -> Scale:
@@ -60,7 +46,9 @@ class Scale(Versioned):
 
     def patch(self, replicas: int) -> bytes:
         """Return the body of a PATCH, which fails with 409 if the object has changed meanwhile."""
-        wanted = {"metadata": self.precondition, "spec": {"replicas": replicas}}
+        known = {"resourceVersion": self.version, "uid": self.uid}
+        metadata = {name: value for name, value in known.items() if value}
+        wanted = {"metadata": metadata, "spec": {"replicas": replicas}}
         return json.dumps(wanted, separators=(",", ":")).encode()
 
 

@@ -69,9 +69,10 @@ def waker_of(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     name = words.name or row.name
     assert name is not None
     for other, named in _WORDS.items():
-        if name is not other and any(getattr(words, each) for each in named):
-            listed = " and ".join(PREFIX + each.replace("_", "-") for each in named)
-            return f"{listed} need {PREFIX}waker {other.value}"
+        read = [PREFIX + each.replace("_", "-") for each in named if getattr(words, each)]
+        if name is not other and read:
+            listed = " and ".join(read)
+            return f"only {PREFIX}waker {other.value} reads {listed}: change one of them"
     if name is row.name:
         given = {each.name: found for each in fields(words) if (found := getattr(words, each.name))}
         words = replace(row, **given)

@@ -114,6 +114,7 @@ class Waker(Generic[S]):
         name: as in the annotation.
         marks: whether the Service has the asleep mark while its workload sleeps.
         parks: whether Kubernetes lists the pods as ready while they sleep.
+        frees: 1 or 0 for each: whether sleep frees pods, their CPU, and their memory.
         is_binary: whether the workload is only asleep or awake: 0 or 1 replicas.
         lacks: for people: what else it means that the API server does not find the object.
     """
@@ -121,6 +122,7 @@ class Waker(Generic[S]):
     name: ClassVar[str]
     marks: ClassVar[bool] = True
     parks: ClassVar[bool] = False
+    frees: ClassVar[tuple[int, int, int]] = 1, 1, 1
     is_binary: ClassVar[bool] = True
     lacks: ClassVar[str] = ""
 

@@ -104,7 +104,7 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
     assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
     assert lines[2:4] == [
         "Reason      Kubernetes lists no pod of this revision.",
-        "What to do  Nothing while no request waits: the first request starts a pod.",
+        "What to do  Nothing while no request waits: the first request wakes the workload.",
     ]
     lines = shown(zero, manifests={"folder": "/srv/objects"})
     assert lines[3].startswith(
@@ -239,11 +239,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
         about = cause or "no-endpoints"
         assert ("No EndpointSlice has the port." in lines[2]) == (cause == "no-such-port")
         assert any(line.endswith(f"activator reason {about}") for line in lines)
-        assert (
-            not warnings
-            or not cause
-            or "Service default/hello: no-such-port: no Endpoint" in todo[0]
-        )
+        assert not warnings or todo == ["What to do  Correct Service default/hello."] * bool(cause)
     throttler.cancel(queued, world.clock.now)
     answer = detail_view(world.driver, throttler)
     page = explain.page(
@@ -274,7 +270,10 @@ def test_a_warning_about_the_revision_itself_is_no_advice_about_its_pods(world):
     zero = detail_view(world.driver, world.revision())
     warnings = [WRONG | {"kind": "Revision", "name": f"r{n}"} for n in range(7)]
     lines = shown(zero | {"objectWarnings": warnings})
-    assert lines[3] == "What to do  Nothing while no request waits: the first request starts a pod."
+    assert (
+        lines[3]
+        == "What to do  Nothing while no request waits: the first request wakes the workload."
+    )
     (first,) = [line for line in lines if line.startswith("Warnings")]
     assert first == "Warnings    Revision default/r0: it lacks a label"
     assert lines[lines.index(first) + 5] == "            and 2 more"
@@ -307,7 +306,7 @@ def test_why_the_last_request_failed(world):
         "Last failure  502 upstream-failed (10.0.0.1:8012: closed), 3.2s ago",
     )
     assert [line.strip() for line in lines[first + 1 : first + 4]] == [
-        "The pod failed while it had the request, and HTTP does not allow a retry.",
+        "The pod failed the request, or the TLS handshake before it, and no retry is possible.",
         "activator reason upstream-failed",
         "Not served    3 upstream-failed, since the start",
     ]
@@ -580,6 +579,11 @@ async def test_an_object_of_keda_has_its_own_advice(world):
     assert "Kubernetes lists no pod of this Service." in text
     assert "knative" not in text
     assert "Apply the object again" in "\n".join(shown(answer | {"deleted": True}))
+    problem = {"kind": "InterceptorRoute", "namespace": "default", "name": "web"}
+    problem |= {"reason": "no-such-service", "warning": "the Service hello is missing"}
+    lines = shown(answer | {"objectWarnings": [problem]})
+    assert "Reason         The Service hello is missing." in lines
+    assert "What to do     Correct InterceptorRoute default/web, or what it names." in lines
     capacity = "\n".join(shown(answer | {"reason": "at-capacity"}))
     assert "kubectl describe service -n default hello" in capacity
     world.driver.close()

@@ -171,6 +171,32 @@ def test_what_has_no_effect_is_said() -> None:
     )
 
 
+ODD = "a host has no scheme, port or path, so "
+
+
+@pytest.mark.parametrize(
+    ("host", "warning"),
+    [
+        ("https://x/", f"'https://x/': {ODD}no request fits"),
+        ("x/y", f"'x/y': {ODD}no request fits"),
+        ("x:8080", f"'x:8080': {ODD}the port is ignored"),
+        ("*.x", ""),
+        ("[::1]", ""),
+    ],
+)
+def test_a_host_is_only_a_host(host: str, warning: str) -> None:
+    rules = [{"hosts": ["good", host]}]
+    static = [{"rules": rules, "response": {}}]
+    assert parse_scaled_object(scaled(hosts=[host])).warnings == (
+        (f"spec.hosts[0] {warning}",) if warning else ()
+    )
+    assert parse_route(route(rules=rules, staticRoutes=static)).warnings == (
+        (f"spec.rules[0].hosts[1] {warning}", f"spec.staticRoutes[0].rules[0].hosts[1] {warning}")
+        if warning
+        else ()
+    )
+
+
 def unknown(field: str, near: str = "") -> str:
     hint = f"; did you mean {near}?" if near else ""
     return f"the field 'spec.{field}' is unknown and has no effect{hint}"

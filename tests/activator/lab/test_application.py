@@ -162,3 +162,16 @@ def test_close_gets_a_close_and_then_the_connection_closes():
 def test_other_paths_and_protocols_are_plain_requests():
     (request,) = RequestParser().feed(b"GET /ws HTTP/1.1\r\nUpgrade: h2c\r\n\r\n")
     assert not asks_for_websocket(request)
+
+
+def test_the_application_sleeps_as_vllm_does():
+    application = Application("pod-1", Switches(), PodCounters())
+
+    def send(method: str, target: str) -> PodResponse:
+        return application.respond(PodRequest(method, target, "HTTP/1.1"))
+
+    assert send("POST", "/sleep?level=1").status == 200
+    assert json.loads(send("GET", "/is_sleeping").body) == {"is_sleeping": True}
+    assert send("GET", "/").status == 500
+    assert json.loads(send("POST", "/wake_up").body) == {"is_sleeping": False}
+    assert send("GET", "/").status == 200

@@ -63,6 +63,13 @@ def test_a_port_that_does_not_exist_is_reported_beside_other_wrong_annotations()
 
 
 BOX = {"target": "agents.x-k8s.io/v1beta1/Sandbox/box", "awake_condition": "Ready=True"}
+SERVER = {
+    "waker": "http",
+    "sleep_url": "/sleep",
+    "wake_url": "/wake",
+    "state_url": "/state",
+    "asleep_when": "asleep = true",
+}
 WORDS = '{"target":"agents.x-k8s.io/v1beta1/Sandbox/box","awake-condition":"Ready=True"}'
 
 
@@ -82,6 +89,11 @@ def test_a_service_has_the_words_that_its_mark_would_have() -> None:
         (BOX | {"asleep": WORDS, "waker": "scale"}, True),
         (BOX | {"asleep": WORDS, "waker": "hammer"}, True),
         (BOX | {"asleep": WORDS, "idle_seconds": "x"}, False),
+        (BOX | {"asleep": WORDS, "awake_condition": "Started=True"}, False),
+        (BOX | {"asleep": WORDS, "wake_patch": '{"spec": {"operatingMode": "On"}}'}, False),
+        (BOX | {"asleep": WORDS, "sleep_patch": '{"spec": {"operatingMode": "Off"}}'}, True),
+        (SERVER | {"asleep": parsed(SERVER).words, "wake_url": "/on"}, False),
+        (BOX | {"asleep": "[" * 100_000}, False),
         (BOX | {"asleep": "yes"}, False),
         (BOX | {"asleep": '["yes"]'}, False),
         ({"asleep": '{"target": "hello"}'}, False),

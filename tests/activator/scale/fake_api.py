@@ -125,7 +125,8 @@ class OneObject(ApiServer):
         if method == "PATCH":
             patch = json.loads(body)
             self.patches.append(patch)
-            if patch["metadata"]["resourceVersion"] != self.object["metadata"]["resourceVersion"]:
+            asked, own = patch["metadata"], self.object["metadata"]
+            if any(asked.get(key, own[key]) != own[key] for key in ("resourceVersion", "uid")):
                 return status(409, "modified")
             self.change(patch)
         return ApiResponse(200, json.dumps(self.object).encode())

@@ -286,6 +286,67 @@ async def test_the_condition_keeps_the_mark_until_it_holds(tmp_path: Path) -> No
             assert (of.mark(), view["phase"], view["reason"]) == (None, "awake", None)
 
 
+async def test_words_that_do_not_wake_the_object_can_be_corrected(tmp_path: Path) -> None:
+    async with world(tmp_path) as of:
+        await of.add(awake_condition="Redy=True")
+        async with leader(of.kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await of.asleep()
+            activator.hold(1)
+            await until(lambda: of.mode() == "Running", "it runs", within=1)
+            conditions = [{"type": "Ready", "status": "True"}]
+            await of.set_mode("Running", status={"conditions": conditions})
+            await elapse(15)
+            assert of.mark()
+            assert (await running.service())["detail"] == "condition Redy is missing, not True"
+            await of.kube.annotate(awake_condition="Ready=True")
+            await until(lambda: not of.mark(), "no mark", within=15)
+
+
+def wakes_to(mode: str) -> str:
+    return json.dumps({"spec": {"operatingMode": mode}})
+
+
+async def test_the_mark_follows_the_words_that_wake_the_object(tmp_path: Path) -> None:
+    async with world(tmp_path) as of:
+        await of.add(wake_patch=wakes_to("Runing"))
+        async with deciding(of):
+            await of.asleep()
+            await of.kube.annotate(wake_patch=wakes_to("Running"))
+            await until(lambda: "Running" in (of.mark() or ""), "the mark has it", within=5)
+            assert of.mode() == "Suspended"
+            await of.kube.annotate(enabled=None)
+            await until(lambda: of.mode() == "Running", "it runs", within=5)
+
+
+async def test_words_that_cannot_wake_the_object_count_less_than_the_mark(tmp_path: Path) -> None:
+    async with world(tmp_path) as of:
+        await of.add()
+        async with deciding(of) as running:
+            await of.asleep()
+            await of.kube.annotate(wake_patch=wakes_to("Suspended"))
+            await until(lambda: of.mode() == "Running", "it runs", within=5)
+            await until(lambda: not of.mark(), "no mark", within=5)
+            assert (await running.service())["reason"] == "waker-refused"
+
+
+async def test_an_object_wakes_once_the_scaler_may_wake_it_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as of:
+        await of.add()
+        async with leader(of.kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await of.asleep()
+            of.plane.faults.forbid("patch", "sandboxes", "agents.x-k8s.io")
+            activator.hold(1)
+            await elapse(5)
+            view = await running.service()
+            assert (of.mode(), view["reason"]) == ("Suspended", "scale-forbidden")
+            rule = 'apiGroups: ["agents.x-k8s.io"], resources: ["sandboxes"], verbs: ["patch"]'
+            assert rule in view["detail"]
+            of.plane.faults.allow("patch", "sandboxes", "agents.x-k8s.io")
+            await until(lambda: of.mode() == "Running", "it runs", within=31)
+
+
 async def test_an_object_that_never_confirms_sleeps_again_without_requests(tmp_path: Path) -> None:
     async with world(tmp_path) as of:
         await of.add(awake_condition="Ready=True")

@@ -234,10 +234,10 @@ def test_a_slice_that_cannot_be_deleted_is_tried_again_and_named_with_the_rule()
 # -- the whole program ----------------------------------------------------------------------------
 
 
-async def add_front(kube: Cluster, **annotations: Any) -> None:
+async def add_front(kube: Cluster, replicas: int = 0, /, **annotations: Any) -> None:
     """Create a Deployment, a pods-service and a front."""
     await kube.list_activators("10.1.0.1")
-    await kube.add(route="front", pods_service="hello-pods", **annotations)
+    await kube.add("hello", replicas, route="front", pods_service="hello-pods", **annotations)
     path = "/api/v1/namespaces/shop/services"
     made = await kube.send("GET", f"{path}/hello")
     pods_service = {"metadata": {"name": "hello-pods", "namespace": "shop"}, "spec": made["spec"]}

@@ -77,7 +77,8 @@ def test_any_kind_can_be_patched() -> None:
         (
             KNOWN["deployment"],
             PATCHES,
-            "activator.dev/sleep-patch and activator.dev/wake-patch need activator.dev/waker patch",
+            "only activator.dev/waker patch reads activator.dev/sleep-patch and "
+            "activator.dev/wake-patch: change one of them",
         ),
         (
             KNOWN["deployment"],
@@ -94,8 +95,7 @@ def test_any_kind_can_be_patched() -> None:
         (
             KNOWN["deployment"],
             {"wake_url": "/on"},
-            "activator.dev/sleep-url and activator.dev/wake-url and activator.dev/state-url and "
-            "activator.dev/asleep-when need activator.dev/waker http",
+            "only activator.dev/waker http reads activator.dev/wake-url: change one of them",
         ),
         (
             KNOWN["deployment"],
@@ -129,7 +129,8 @@ def test_a_profile_fills_in_the_words_of_its_server() -> None:
 def test_pods_are_parked_with_a_little_cpu() -> None:
     assert chosen(waker="resize") == ResizeWaker(Cpu(1, 10))
     assert chosen(waker="resize", parked_cpu="5m/50m") == ResizeWaker(Cpu(5, 50))
-    assert chosen(parked_cpu="5m") == "activator.dev/parked-cpu need activator.dev/waker resize"
+    why = "only activator.dev/waker resize reads activator.dev/parked-cpu: change one of them"
+    assert chosen(parked_cpu="5m") == why
 
 
 def test_pods_with_tls_are_not_called() -> None:
