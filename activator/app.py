@@ -45,6 +45,10 @@ logger = logging.getLogger(__name__)
 #: tracebacks, and memory grew by 3 MiB until then (make soak).
 _GC_THRESHOLD = 5_000
 
+#: Parameters of mallopt (glibc's malloc.h), and their value in bytes.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT = 2 << 20
+
 #: The exit status that shells use after Ctrl-C: 128 + SIGINT.
 _INTERRUPTED = 130
 
@@ -248,6 +252,21 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def keep_freed_memory() -> None:
+    """Let glibc keep up to 2 MiB of freed memory at the end of the heap.
+
+    The loop allocates 256 KiB for each read of a large body. By default, glibc returns them to the
+    kernel when they are freed, which has to clear their pages for the next read: half of the CPU
+    time of an upload.
+    """
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # a system without glibc
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            libc.mallopt(parameter, _KEPT)
+
+
 def main(settings: Settings) -> int:
     """Run an activator until a signal or a failure ends it.
 
@@ -263,6 +282,7 @@ def main(settings: Settings) -> int:
     # together, and one line of the activator reports that.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     _raise_file_limit()
+    keep_freed_memory()
     # Requests leave no reference cycles. The default, a collection every 700 objects, frees nothing
     # there and takes 4 % of the byte path's time.
     gc.set_threshold(_GC_THRESHOLD, 20, 50)

@@ -184,18 +184,28 @@ async def _wait(cluster: Cluster, add_on: HttpAddOn, proxy: Proxy, count: int) -
 
 
 async def _cold_starts(add_on: HttpAddOn, own: dict[str, str], count: int) -> list[Row]:
-    """Return the rows of cold starts: as installed, and after each exchange."""
+    """Return the rows of cold starts: as installed, after each exchange, and with one more role.
+
+    The pods of the last row have a readiness probe, which the activator may ask by that role. All
+    other pods have a startup probe: by that, the stand-in for kubelet looks most often.
+    """
     images = {
         "as installed": ORIGINAL,
         "with the interceptor exchanged": {**ORIGINAL, INTERCEPTOR: own[INTERCEPTOR]},
         "with both programs exchanged": own,
+        "with both programs exchanged, and workloads readable": own,
     }
     rows: list[Row] = []
     beside = 0.0
     for number, (what, pair) in enumerate(images.items()):
         await add_on.run(pair[INTERCEPTOR], pair[SCALER])
+        if is_last := len(rows) == len(images) - 1:
+            await add_on.let_read_workloads()
         await _alone(add_on)
-        took = [await _cold_start(add_on, f"cold{number}-{each}") for each in range(count)]
+        took = [
+            await _cold_start(add_on, f"cold{number}-{each}", only_kubelet=not is_last)
+            for each in range(count)
+        ]
         half = middle(took)
         beside = beside or half
         rows.append(
@@ -222,8 +232,9 @@ async def _alone(add_on: HttpAddOn) -> None:
     await add_on.cluster.until(found, "one interceptor and one scaler run")
 
 
-async def _cold_start(add_on: HttpAddOn, name: str) -> float:
-    await add_on.deploy(http_scaled_object(PLACE, name, timeouts=WAIT))
+async def _cold_start(add_on: HttpAddOn, name: str, *, only_kubelet: bool) -> float:
+    route = http_scaled_object(PLACE, name, timeouts=WAIT)
+    await add_on.deploy(route, only_kubelet=only_kubelet)
     response = await add_on.ask(f"{name}.{PLACE}.example")
     if response.status != 200:
         raise CannotMeasure(f"status {response.status}: {response.body}")

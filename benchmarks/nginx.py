@@ -13,11 +13,14 @@ from benchmarks.process import CannotMeasure, listens, started, wait_until
 
 POD_IPS = ("127.0.0.21", "127.0.0.22")
 POD_PORT = 8012
+#: Bytes of the response to ``/large``.
+LARGE = 1 << 20
 #: Requests over one connection; nginx would close it after 1,000.
 ENDLESS = 1_000_000_000
 
 _COMMON = """\
 daemon off;
+user root;
 worker_processes 1;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
@@ -34,14 +37,22 @@ http {{
 }}
 """
 
-PODS = """\
+_PODS = """\
     map $http_user_agent $answer {{
         default "hello\\n";
         ~^Knative-Activator-Probe "queue";
     }}
     server {{
         {listen}
+        client_max_body_size 0;
         location / {{ return 200 $answer; }}
+        location /large {{ root {folder}; }}
+        location /upload {{  # reads the body before it responds
+            client_body_buffer_size 2m;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_pass http://{ip}:{port}/;
+        }}
     }}
 """
 
@@ -58,6 +69,12 @@ _PROXY = """\
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_max_temp_file_size 0;
+            # For large bodies: each of the defaults costs nginx twice the CPU time.
+            proxy_request_buffering off;
+            client_body_buffer_size 128k;
+            proxy_buffer_size 64k;
+            proxy_buffers 8 64k;
+            client_max_body_size 0;
         }}
     }}
 """
@@ -97,7 +114,7 @@ def pods(folder: Path) -> Iterator[None]:
         if listens(ip, POD_PORT):
             raise CannotMeasure(f"another process listens on {ip}:{POD_PORT}")
     listen = " ".join(f"listen {ip}:{POD_PORT};" for ip in POD_IPS)
-    with running(folder, "pods", PODS.format(listen=listen)):
+    with running(folder, "pods", servers(folder, listen)):
         wait_until(lambda: all(listens(ip, POD_PORT) for ip in POD_IPS), "the pods listen")
         yield
 
@@ -115,6 +132,17 @@ def proxy(folder: Path, port: int, *, http2: bool = False) -> Iterator[int]:
     with running(folder, "proxy", inside) as process:
         wait_until(lambda: listens("127.0.0.1", port), "nginx listens")
         yield worker(process)
+
+
+def servers(folder: Path, listen: str) -> str:
+    """Return the configuration of these pods.
+
+    Arguments:
+        folder: for the file of ``/large``.
+        listen: the directives of all addresses.
+    """
+    (folder / "large").write_bytes(bytes(LARGE))
+    return _PODS.format(listen=listen, folder=folder, ip=POD_IPS[0], port=POD_PORT)
 
 
 def worker(process: subprocess.Popen[str]) -> int:

@@ -29,6 +29,7 @@ request = function()
 end
 """
 POST = 'wrk.method = "POST"\nwrk.body = string.rep("x", 10240)\n'
+UPLOAD = f'wrk.method = "POST"\nwrk.path = "/upload"\nwrk.body = string.rep("x", {nginx.LARGE})\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ LOADS = (
     Load("GET, keep-alive", "", 2.2),
     Load("GET, each with its own x-request-id", _GET_WITH_ID % activator.HOST, 2.2),
     Load("POST of 10 KB", POST, 2.4),
+    Load("upload of 1 MiB", UPLOAD, 0.9),
+    Load("download of 1 MiB", 'wrk.path = "/large"\n', 0.6),
 )
 
 

@@ -239,7 +239,7 @@ def _pods(folder: Path, *, http2: bool) -> Iterator[None]:
         f"listen {ip}:{nginx.POD_PORT}; listen {ip}:{POD_PORT} ssl{_http2(http2)};"
         for ip in nginx.POD_IPS
     )
-    inside = _CERTIFICATE.format(folder=folder) + nginx.PODS.format(listen=listen)
+    inside = _CERTIFICATE.format(folder=folder) + nginx.servers(folder, listen)
     with nginx.running(folder, "pods", inside):
         wait_until(lambda: all(listens(ip, POD_PORT) for ip in nginx.POD_IPS), "the pods listen")
         yield

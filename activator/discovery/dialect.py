@@ -23,6 +23,8 @@ from activator.plain.revisions import endpoints_of
 from activator.plain.route_table import RouteClaim, RouteTable
 from activator.plain.service import BufferedPort
 from activator.plain.slices import NO_LISTENERS, Allotment, OwnListeners, Slice, join
+from activator.plain.workloads import KINDS, Matches, PlainWorkload
+from activator.plain.workloads import parse as parse_workload
 from activator.records.source_status import ObjectWarning
 from throttler.model import (
     AppProtocol,
@@ -236,6 +238,7 @@ class JoiningDialect(Dialect):
         self._rules: RouteTable[RevisionID] = RouteTable()
         # By Service and name: slices that list pods, and slices of the takeover.
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice | Allotment]] = {}
+        self._matches: Matches[RevisionID] = Matches()
         self._ipv6 = scope.family is IpFamily.IPV6
 
     def put_slice(
@@ -253,6 +256,12 @@ class JoiningDialect(Dialect):
                 del self._slices[service]
         for service in dict.fromkeys(services):
             self._mark_users(service)
+
+    def put_workload(
+        self, key: ObjectKey, old: PlainWorkload | None, new: PlainWorkload | None
+    ) -> None:
+        """Replace a Deployment or a StatefulSet; None if it is deleted."""
+        self._changed.update(dict.fromkeys(self._matches.put(key, new)))
 
     def _mark_users(self, service: ObjectKey) -> None:
         """Mark the revisions that use a Service as changed."""
@@ -314,6 +323,11 @@ class JoiningDialect(Dialect):
     def settled(self, unread: Collection[str]) -> None:
         self.reports.settle()
 
+
+_WORKLOAD: Final = ObjectKind(
+    "apps", lambda key, obj, scope: parse_workload(obj, key.kind), JoiningDialect.put_workload
+)
+WORKLOAD_KINDS: Final = dict.fromkeys(KINDS, _WORKLOAD)
 
 # Records and logs unusable objects, and the parts of valid objects that have no effect.
 

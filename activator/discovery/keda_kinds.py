@@ -7,12 +7,14 @@ not know where objects come from, nor which of them are in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from activator.discovery.dialect import (
     NO_ROUTE,
+    WORKLOAD_KINDS,
     JoiningDialect,
     ObjectKind,
     Passed,
@@ -24,20 +26,20 @@ from activator.keda import objects
 from activator.keda.objects import ROUTE, SCALED_OBJECT, RouteObject, Target
 from activator.keda.revisions import (
     Bodies,
-    parse_ports,
+    parse_service,
     port_of,
     problems_of,
     revision_of,
     route_of,
 )
 from activator.knative.system_objects import SystemObjects
-from activator.objects.fields import ObjectKey
+from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.workloads import Index
 from throttler.model import RevisionID, RevisionKind
 
-T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -60,18 +62,20 @@ class _Known(Passed):
         return self.objects.get(ROUTE) or self.objects.get(SCALED_OBJECT)
 
 
-def _of_namespace(
-    parse: Callable[[object], T | None],
-) -> Callable[[ObjectKey, object, Scope], T | None]:
-    """Return a parser of the objects of the only namespace that counts, or of all namespaces."""
-    return lambda key, obj, scope: (
-        parse(obj) if scope.interceptor.watch_namespace in ("", key.namespace) else None
-    )
+def _parse(key: ObjectKey, obj: object, scope: Scope) -> RouteObject | None:
+    """Return a route object; None if it is in another namespace than the only one that counts."""
+    if scope.interceptor.watch_namespace not in ("", key.namespace):
+        return None
+    try:
+        return objects.PARSERS[key.kind](obj)
+    except ManifestError as error:  # a misspelt name may be the cause
+        texts = filter(None, (error.problem, _unknown(obj, key.kind, scope)))
+        raise ManifestError(error.subject, error.path, "; ".join(texts)) from None
 
 
-def _unknown_fields(obj: object, found: RouteObject | None, scope: Scope) -> str:
+def _unknown(obj: object, kind: str, scope: Scope) -> str:
     """Return the unknown fields of an object of a folder: elsewhere the API server drops them."""
-    return objects.unknown_fields(obj, found.kind) if scope.folder and found else ""
+    return objects.unknown_fields(obj, kind) if scope.folder else ""
 
 
 class KedaDialect(JoiningDialect):
@@ -91,7 +95,7 @@ class KedaDialect(JoiningDialect):
         self._known: dict[RevisionID, _Known] = {}
         # The route objects that name a Service or a ConfigMap.
         self._users: Index[ObjectKey, RevisionID] = Index()
-        # Of a Service its ports; of a ConfigMap its bodies.
+        # Of a Service its ports and its selector; of a ConfigMap its bodies.
         self._named: dict[ObjectKey, Any] = {}
 
     # -- objects ------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ class KedaDialect(JoiningDialect):
         self._changed[id_] = None
 
     def put_named(self, key: ObjectKey, old: object, new: object) -> None:
-        """Replace the ports of a Service, or the bodies of a ConfigMap.
+        """Replace a Service, or the bodies of a ConfigMap.
 
         None stands for a deleted object, a Service without pods by its type, or a ConfigMap without
         the label.
@@ -130,6 +134,7 @@ class KedaDialect(JoiningDialect):
     # -- values -------------------------------------------------------------------------------
 
     def _publish(self, id_: RevisionID) -> None:
+        id_ = id_._replace(kind=RevisionKind.HTTP_ROUTE)  # also for a workload of the fallback
         if (known := self._known.get(id_)) is None:
             return
         found, fallback = known.in_force, id_._replace(kind=RevisionKind.FALLBACK)
@@ -168,40 +173,54 @@ class KedaDialect(JoiningDialect):
         if passed.revision is not None:
             self._sink.delete_revision(id_)
         passed.revision = passed.endpoints = None  # the sink removes the pods too
+        self._matches.unfollow(id_)
 
     def _join(
         self, id_: RevisionID, passed: Passed, found: RouteObject, target: Target, bodies: Bodies
     ) -> Iterable[ServiceProblem]:
         """Pass on a revision and its pods, and return what is wrong with its Service."""
         service = ObjectKey("Service", id_.namespace, target.service)
-        port, problem = port_of(target, self._named.get(service))
-        revision = revision_of(id_, found, port, problem, bodies, self._scope.interceptor)
-        self._pass_revision(passed, revision)
-        if port is None:
+        named = self._named.get(service)
+        port = port_of(target, named)
+        self._matches.follow(id_, id_.namespace, named.selector if named else {}, None)
+        workloads = self._matches.find(id_)
+        workload = workloads[0] if len(workloads) == 1 else None
+        self._pass_revision(
+            passed, revision_of(id_, found, port, bodies, self._scope.interceptor, workload)
+        )
+        if isinstance(port, ServiceProblem):
             self._pass_endpoints(id_, passed, {})
-            known = service in self._named
-            reason = ProblemReason.NO_SUCH_PORT if known else ProblemReason.NO_SUCH_SERVICE
-            return [ServiceProblem(reason, f"{problem}, so requests wait")]
+            return [port._replace(text=f"{port.text}, so requests wait")]
         listed = self._listing(service)
         endpoints, own = self._behind(port, listed)
         self._pass_endpoints(id_, passed, endpoints)
         return [*problems.of_slices(port, listed), *problems.of_own_ports(own)]
 
+    def settled(self, unread: Collection[str]) -> None:
+        missing = [f"{kind.lower()}s" for kind in unread if kind in WORKLOAD_KINDS]
+        if missing and not self.reports.is_settled:
+            logger.info(
+                "%s of API group apps cannot be read, so a pod gets requests only once Kubernetes "
+                "lists it as ready; to ask its readiness probe before that, allow list and watch "
+                "of both kinds, as manifests/keda-http/workloads.yaml does",
+                " and ".join(missing),
+            )
+        super().settled(unread)
+
     kinds: ClassVar[Mapping[str, ObjectKind[Any]]] = {
-        SCALED_OBJECT: ObjectKind(
-            objects.GROUP,
-            _of_namespace(objects.parse_scaled_object),
-            put_route,
-            _unknown_fields,
+        **dict.fromkeys(
+            main,
+            ObjectKind(
+                *(objects.GROUP, _parse, put_route),
+                lambda obj, found, scope: _unknown(obj, found.kind, scope) if found else "",
+            ),
         ),
-        ROUTE: ObjectKind(
-            objects.GROUP, _of_namespace(objects.parse_route), put_route, _unknown_fields
-        ),
-        "Service": ObjectKind("", _of_namespace(parse_ports), put_named),
+        "Service": ObjectKind("", lambda key, obj, scope: parse_service(obj), put_named),
         "EndpointSlice": ObjectKind(
-            "discovery.k8s.io", _of_namespace(slices.parse), JoiningDialect.put_slice
+            "discovery.k8s.io", lambda key, obj, scope: slices.parse(obj), JoiningDialect.put_slice
         ),
-        "ConfigMap": ObjectKind("", _of_namespace(objects.parse_body), put_named),
+        "ConfigMap": ObjectKind("", lambda key, obj, scope: objects.parse_body(obj), put_named),
+        **WORKLOAD_KINDS,
     }
 
 
@@ -209,10 +228,6 @@ def _uses(found: RouteObject | None, namespace: str) -> frozenset[ObjectKey]:
     """Return the Services and ConfigMaps that a route object names."""
     if found is None:
         return frozenset()
-    services = {each.service for each in (found.target, found.fallback) if each is not None}
-    return frozenset(
-        (
-            *(ObjectKey("Service", namespace, name) for name in services),
-            *(ObjectKey("ConfigMap", namespace, name) for name in found.config_maps),
-        )
-    )
+    names = [("Service", each.service) for each in (found.target, found.fallback) if each]
+    names += [("ConfigMap", name) for name in found.config_maps]
+    return frozenset(ObjectKey(kind, namespace, name) for kind, name in names)

@@ -153,6 +153,8 @@ _BODIES: Final = WatchedResource(
 _WORKLOADS: Final = tuple(
     WatchedResource(kind, f"/apis/apps/v1/{kind.lower()}s", may_lack=True) for kind in WORKLOADS
 )
+#: The add-on's role does not allow to read them.
+_KEDA_WORKLOADS: Final = tuple(each._replace(optional=True, quiet=True) for each in _WORKLOADS)
 
 
 def resources(
@@ -172,7 +174,10 @@ def resources(
         keda_namespace: the only namespace with objects of the dialect keda; empty for all.
     """
     with_services = ServicesDialect.name in dialects
-    of_keda = [_in_namespace(each, keda_namespace) for each in (*ROUTE_OBJECTS, _BODIES)]
+    of_keda = [
+        _in_namespace(each, keda_namespace)
+        for each in (*ROUTE_OBJECTS, _BODIES, *(() if with_services else _KEDA_WORKLOADS))
+    ]
     if set(dialects) == {KedaDialect.name}:
         return (*(_in_namespace(each, keda_namespace) for each in (_SERVICES, _SLICES)), *of_keda)
     with_keda, with_knative = KedaDialect.name in dialects, KnativeDialect.name in dialects

@@ -299,7 +299,7 @@ class Reflector:
     def _missing(self, error: ServerResponseError) -> float:
         """Record that an optional resource is missing: log that once, and pause for long."""
         self.counters.failures += 1
-        if self.last_error != str(error):
+        if self.last_error != str(error) and not self.resource.quiet:
             is_fault = error.status == HTTPStatus.FORBIDDEN
             logger.log(
                 logging.WARNING if is_fault else logging.INFO,

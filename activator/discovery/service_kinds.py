@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from activator.discovery.dialect import (
     NO_ROUTE,
+    WORKLOAD_KINDS,
     JoiningDialect,
     ObjectKind,
     Passed,
@@ -25,14 +26,15 @@ from activator.knative.system_objects import SystemObjects
 from activator.knative.words import SERVICE_TYPE_LABEL
 from activator.objects import policies
 from activator.objects.fields import ManifestError, ObjectKey, root
-from activator.plain import problems, service, slices, workloads
+from activator.plain import problems, service, slices
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import revision_id, revision_of, route_of
 from activator.plain.route_table import RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Allotment, Condition
-from activator.plain.workloads import Matches, PlainWorkload, known_target
+from activator.plain.workloads import KINDS as WORKLOADS
+from activator.plain.workloads import PlainWorkload, known_target
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.request_policies import RouteRule
 
@@ -125,7 +127,6 @@ class ServicesDialect(JoiningDialect):
         self._activators: Mapping[str, str] = {}  # the zone of each
         self._known: dict[RevisionID, _Known] = {}
         self._fronts = Fronts()
-        self._matches: Matches[RevisionID] = Matches()
         # A port is as a host: of two Services that claim one, the older has it.
         self._ports: RouteTable[RevisionID] = RouteTable()
         self._reads_workloads = True
@@ -166,12 +167,6 @@ class ServicesDialect(JoiningDialect):
                 self._changed[revision_id(each)] = None
         if service == self._peers:
             self._find_activators(service)
-
-    def put_workload(
-        self, key: ObjectKey, old: PlainWorkload | None, new: PlainWorkload | None
-    ) -> None:
-        """Replace a Deployment or a StatefulSet; None if it is deleted."""
-        self._changed.update(dict.fromkeys(self._matches.put(key, new)))
 
     # -- values -------------------------------------------------------------------------------
 
@@ -259,7 +254,7 @@ class ServicesDialect(JoiningDialect):
         """
         if self.reports.is_settled:
             return
-        self._reads_workloads = set(workloads.KINDS).isdisjoint(unread)
+        self._reads_workloads = set(WORKLOADS).isdisjoint(unread)
         if not self._reads_workloads:
             self._changed.update(dict.fromkeys(self._known))
             while self.publish_next():
@@ -296,10 +291,5 @@ class ServicesDialect(JoiningDialect):
             lambda key, obj, scope: slices.parse_allotment(obj) or slices.parse(obj),
             JoiningDialect.put_slice,
         ),
-        **dict.fromkeys(
-            workloads.KINDS,
-            ObjectKind(
-                "apps", lambda key, obj, scope: workloads.parse(obj, key.kind), put_workload
-            ),
-        ),
+        **WORKLOAD_KINDS,
     }

@@ -165,6 +165,7 @@ class WatchedResource(NamedTuple):
         may_lack: whether it starts without this resource if the server does not have the kind, or
             if no role allows to read it. It waits out every other failure.
         if_missing: a hint for people if the server does not have the kind.
+        quiet: whether the log omits that it cannot be read: a dialect says what that costs.
         dialect: the name of the only dialect that gets these objects; empty if each does that reads
             their kind.
     """
@@ -175,6 +176,7 @@ class WatchedResource(NamedTuple):
     optional: bool = False
     may_lack: bool = False
     if_missing: str = ""
+    quiet: bool = False
     dialect: str = ""
 
     def advice(self, status: int) -> str:

@@ -6,7 +6,6 @@ HTTP add-on, operator/apis/http/v1alpha1 and v1beta1, pkg/routing/table.go.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class RequestRate(NamedTuple):
     granularity: float
 
 
-class Timeouts(NamedTuple):
+class RouteTimeouts(NamedTuple):
     """Limits in seconds; 0 is none, and None is the setting of the process."""
 
     readiness: float | None = None
@@ -96,7 +95,7 @@ class RouteObject:
     created: str
     rules: tuple[RouteRule, ...]
     target: Target
-    timeouts: Timeouts = Timeouts()  # noqa: RUF009  # a tuple, so all may share it
+    timeouts: RouteTimeouts = RouteTimeouts()  # noqa: RUF009  # a tuple, so all may share it
     fallback: Target | None = None
     placeholder: StaticResponse | None = None
     max_pending: int = 0
@@ -109,10 +108,8 @@ class RouteObject:
     @property
     def config_maps(self) -> frozenset[str]:
         """The names of the ConfigMaps that have bodies of its responses."""
-        responses = [each.response for each in self.static_routes]
-        if self.placeholder is not None:
-            responses.append(self.placeholder)
-        return frozenset(filter(None, (each.config_map for each in responses)))
+        responses = *(each.response for each in self.static_routes), self.placeholder
+        return frozenset(each.config_map for each in responses if each and each.config_map)
 
 
 def parse_scaled_object(obj: object) -> RouteObject:
@@ -131,26 +128,23 @@ def parse_scaled_object(obj: object) -> RouteObject:
     if metric["concurrency"].value is not None and metric["requestRate"].value is not None:
         metric.fail("has concurrency and requestRate: one of both can count")
     rate = _rate(metric["requestRate"], default=100)
-    _skip(spec, "scaledownPeriod", "initialCooldownPeriod")
-    _skip(spec["replicas"], "min", "max")
-    _skip(target, "name", "apiVersion", "kind")
-    wait = _duration(timeouts["conditionWait"]) or None
+    wait = _duration(timeouts["conditionWait"])
     fallback = None
     if failover.value is not None:
         fallback = _target(failover)
         wait = failover["timeoutSeconds"].whole(minimum=0, maximum=_MOST, default=_FALLBACK_AFTER)
     pending = _count(spec["targetPendingRequests"], default=100)
-    rule = _rule(spec, spec["pathPrefixes"].items())
     return RouteObject(
         SCALED_OBJECT,
         metadata["uid"].text(),
         metadata["creationTimestamp"].text(),
-        (rule,),
+        (_rule(spec, spec["pathPrefixes"].items()),),
         _target(target),
-        Timeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
+        RouteTimeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
         fallback,
         concurrency=None if rate else _count(metric["concurrency"]["targetValue"], default=pending),
         rate=rate,
+        warnings=tuple(_about_hosts([spec])),
     )
 
 
@@ -179,7 +173,8 @@ def parse_route(obj: object) -> RouteObject:
         overflow.expected("Reject or Placeholder")
     if overflow.value == "Placeholder" and placeholder.value is None:
         overflow.fail("Placeholder needs a placeholder")
-    warnings = []
+    rules = [each["rules"] for each in (spec, *spec["staticRoutes"].items())]
+    warnings = list(_about_hosts(rule for each in rules for rule in each.items()))
     if spec["sessionPersistence"].value is not None:
         warnings.append(
             "spec.sessionPersistence has no effect: remove it, or annotate the Service with "
@@ -191,7 +186,7 @@ def parse_route(obj: object) -> RouteObject:
         metadata["creationTimestamp"].text(),
         _rules(spec["rules"]),
         _target(spec["target"]),
-        Timeouts(
+        RouteTimeouts(
             *(_duration(timeouts[name]) for name in ("readiness", "request", "responseHeader"))
         ),
         None if service.value is None else _target(service, "name"),
@@ -224,51 +219,75 @@ PARSERS: Final[Mapping[str, Callable[[object], RouteObject]]] = {
 }
 
 
-# -- unknown fields: those that the parser of a kind does not read
+# -- unknown fields
+
+_Fields = Mapping[str, Any]
+
+
+def _names(text: str) -> _Fields:
+    return dict.fromkeys(text.split())
+
+
+_HEADER: Final = _names("name value")
+_RULE: Final = {"hosts": None, "paths": _names("value"), "headers": _HEADER}
+_RESPONSE: Final = {**_names("statusCode body headers"), "bodyFromConfigMap": _names("name key")}
+_METRIC: Final = {
+    "concurrency": _names("targetValue"),
+    "requestRate": _names("targetValue window granularity"),
+}
+#: The fields of ``spec`` by kind, each with its own fields; None for any.
+_FIELDS: Final[Mapping[str, _Fields]] = {
+    SCALED_OBJECT: {
+        **_names("hosts pathPrefixes targetPendingRequests scaledownPeriod initialCooldownPeriod"),
+        "headers": _HEADER,
+        "scaleTargetRef": _names("name apiVersion kind service port portName"),
+        "coldStartTimeoutFailoverRef": _names("service port portName timeoutSeconds"),
+        "replicas": _names("min max"),
+        "scalingMetric": _METRIC,
+        "timeouts": _names("conditionWait responseHeader"),
+    },
+    ROUTE: {
+        "target": _names("service port portName"),
+        "rules": _RULE,
+        "scalingMetric": _METRIC,
+        "coldStart": {
+            **_names("maxPendingRequests overflow"),
+            "fallback": {"service": _names("name port portName")},
+            "placeholder": {"response": _RESPONSE},
+        },
+        "staticRoutes": {"rules": _RULE, "response": _RESPONSE, "responseMode": None},
+        "timeouts": _names("readiness request responseHeader"),
+        "sessionPersistence": None,
+    },
+}
 
 
 def unknown_fields(obj: object, kind: str) -> str:
     """Return the fields that the CRD does not have: an API server would drop them.
 
     Arguments:
-        obj: a valid object, as decoded from JSON or YAML.
+        obj: the object as decoded from JSON or YAML, valid or not.
 
     Returns:
         A sentence without a full stop; empty if each field is known.
+
+    Raises:
+        ManifestError: it is no object.
     """
-    recorded = json.loads(json.dumps(obj, default=str), object_hook=_Recorder)
-    PARSERS[kind](recorded)
-    return "; ".join(islice(_unread(root(recorded, kind)["spec"]), _SHOWN))
+    return "; ".join(islice(_unknown(root(obj, kind)["spec"], _FIELDS[kind]), _SHOWN))
 
 
-class _Recorder(dict[str, Any]):
-    """An object that records the names of the fields that are read."""
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        super().__init__(fields)
-        self.read = dict[str, None]()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.read[key] = None
-        return super().get(key, default)
-
-
-def _unread(field: Field) -> Iterator[str]:
-    """Yield the fields that nothing read, except of an object of which nothing was read at all."""
+def _unknown(field: Field, known: _Fields | None) -> Iterator[str]:
+    if known is None:
+        return
     for each in field.items() if isinstance(field.value, list) else (field,):
-        known = each.value.read if isinstance(each.value, _Recorder) else {}
-        for name in map(str, each.mapping() if known else ()):
+        for name in each.value if isinstance(each.value, dict) else ():
             if name in known:
-                yield from _unread(each[name])
+                yield from _unknown(each[name], known[name])
                 continue
-            near = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
-            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{near}"
-
-
-def _skip(field: Field, *names: str) -> None:
-    """Read fields that say nothing about requests: so they are known."""
-    for name in names:
-        _ = field[name]
+            near = get_close_matches(str(name), known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"the field {show(f'{each.path}.{name}')} is unknown and has no effect{hint}"
 
 
 # -- parts of objects
@@ -291,6 +310,14 @@ def _hosts(field: Field) -> tuple[str, ...]:
     return tuple(
         without_port(each.text().strip().lower()).rstrip(".") or "*" for each in field.items()
     )
+
+
+def _about_hosts(rules: Iterable[Field]) -> Iterator[str]:
+    for host in (each for rule in rules for each in rule["hosts"].items()):
+        text = host.text()
+        if "/" in text or without_port(text) != text:
+            effect = "no request fits" if "/" in text else "the port is ignored"
+            yield f"{host.path} {show(text)}: a host has no scheme, port or path, so {effect}"
 
 
 def _rule(field: Field, prefixes: Iterable[Field]) -> RouteRule:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from activator.keda.objects import BODY_LABEL, SCALED_OBJECT, RequestRate, RouteObject, Target
 from activator.objects.fields import root
+from activator.plain.annotations import ReadinessPolicy
 from activator.plain.problems import ProblemReason, ServiceProblem
-from activator.plain.revisions import probe_spec
+from activator.plain.revisions import ProbeChoice, choose_probe, probe_spec
 from activator.plain.service import BufferedPort, read_port
-from activator.plain.workloads import ContainerProbe
+from activator.plain.workloads import ContainerProbe, PlainWorkload
 from throttler.model import (
     NO_TIMEOUT,
     AppProtocol,
@@ -32,8 +33,11 @@ from throttler.request_policies import InterceptorRules, RequestPolicies, Static
 #: Seconds that a request waits if there is a fallback and no limit.
 _BEFORE_FALLBACK: Final = 30.0
 _H2C: Final = "kubernetes.io/h2c"
-_PROBE: Final = probe_spec(ContainerProbe(ProbeKind.TCP))
-_WHY: Final = "Kubernetes must list the pod as ready, as for the KEDA HTTP add-on."
+_AS_ADD_ON: Final = ProbeChoice(
+    ContainerProbe(ProbeKind.TCP),
+    ReadinessRule.KUBERNETES_POLICY,
+    "Kubernetes must list the pod as ready, as for the KEDA HTTP add-on.",
+)
 
 #: The contents of ConfigMaps that have bodies, by name; None for a missing one.
 Bodies = Mapping[str, Mapping[str, bytes] | None]
@@ -44,7 +48,7 @@ class InterceptorDefaults:
     """What the settings of the process say for all route objects; the defaults are the add-on's.
 
     Attributes:
-        readiness, request, response_header: limits in seconds, see ``Timeouts``; 0 is none.
+        readiness, request, response_header: limits in seconds, see ``RouteTimeouts``; 0 is none.
         max_pending: limit of waiting requests of each object; 0 is none.
         cold_start_header: whether responses of pods get X-KEDA-HTTP-Cold-Start.
         watch_namespace: the only namespace whose objects count; empty for all namespaces.
@@ -58,8 +62,15 @@ class InterceptorDefaults:
     watch_namespace: str = ""
 
 
-def parse_ports(obj: object) -> tuple[BufferedPort, ...] | None:
-    """Return the TCP ports of any Service; None for one that has no pods by its type.
+class TargetService(NamedTuple):
+    """The TCP ports of a Service, and the labels of its pods."""
+
+    ports: tuple[BufferedPort, ...]
+    selector: Mapping[str, str]
+
+
+def parse_service(obj: object) -> TargetService | None:
+    """Return the ports and the selector of any Service; None for one without pods by its type.
 
     The pods speak HTTP/1.1 unless ``appProtocol`` is kubernetes.io/h2c.
 
@@ -69,7 +80,7 @@ def parse_ports(obj: object) -> tuple[BufferedPort, ...] | None:
     spec = root(obj, "Service")["spec"]
     if spec["type"].text() == "ExternalName":
         return None
-    return tuple(
+    ports = tuple(
         read_port(port)._replace(
             protocol=AppProtocol.H2C if port["appProtocol"].text() == _H2C else AppProtocol.HTTP1,
             tls=False,
@@ -77,40 +88,43 @@ def parse_ports(obj: object) -> tuple[BufferedPort, ...] | None:
         for port in spec["ports"].items()
         if port["protocol"].text("TCP") == "TCP"
     )
+    return TargetService(ports, spec["selector"].texts())
 
 
-def port_of(
-    target: Target, ports: tuple[BufferedPort, ...] | None
-) -> tuple[BufferedPort | None, str]:
-    """Return the port of a target; or None, and why requests cannot reach it.
+def port_of(target: Target, service: TargetService | None) -> BufferedPort | ServiceProblem:
+    """Return the port of a target, or why requests cannot reach it.
 
     Arguments:
-        ports: of its Service; None if there is no such Service.
+        service: None if there is no such Service.
     """
-    if ports is None:
-        return None, f"the Service {target.service} is missing, or has type ExternalName"
-    for port in ports:
+    if service is None:
+        text = f"the Service {target.service} is missing, or has type ExternalName"
+        return ServiceProblem(ProblemReason.NO_SUCH_SERVICE, text)
+    for port in service.ports:
         if port.number == target.port or (not target.port and port.name == target.port_name):
-            return port, ""
-    found = ", ".join(f"{port.name or 'no name'}: {port.number}" for port in ports) or "none"
+            return port
+    each = (f"{port.name or 'no name'}: {port.number}" for port in service.ports)
+    found = ", ".join(each) or "none"
     wanted = target.port or repr(target.port_name)
-    return None, f"the Service {target.service} has no TCP port {wanted} (found: {found})"
+    text = f"the Service {target.service} has no TCP port {wanted} (found: {found})"
+    return ServiceProblem(ProblemReason.NO_SUCH_PORT, text)
 
 
 def revision_of(
     id_: RevisionID,
     route: RouteObject,
-    port: BufferedPort | None,
-    problem: str,
+    port: BufferedPort | ServiceProblem,
     bodies: Bodies,
     defaults: InterceptorDefaults,
+    workload: PlainWorkload | None = None,
 ) -> Revision:
     """Return the throttler's record of a route object, or of its fallback.
 
     Arguments:
         id_: its kind decides which of both.
-        port: of its Service; None if there is none, and ``problem`` says why.
+        port: of its Service; or why there is none.
         bodies: all ConfigMaps of ``route.config_maps``.
+        workload: the object whose pods the Service has; None if it is unknown, or one of several.
     """
     limits, is_main = route.timeouts, id_.kind is RevisionKind.HTTP_ROUTE
     readiness = _given(limits.readiness, defaults.readiness)
@@ -121,14 +135,14 @@ def revision_of(
         str(route.target if is_main else route.fallback),
         _given(limits.request, defaults.request),
         cold_start_header=defaults.cold_start_header,
-        problem=problem,
+        problem=": ".join(port) if isinstance(port, ServiceProblem) else "",
     )
     if is_main:
         _, window, granularity = route.rate or RequestRate(0.0, 0.0, 1.0)
         rules = replace(
             rules,
             fallback=route.fallback is not None,
-            placeholder=None if route.placeholder is None else _filled(route.placeholder, bodies),
+            placeholder=route.placeholder and _filled(route.placeholder, bodies),
             max_pending=route.max_pending or defaults.max_pending,
             overflow=route.overflow,
             static_routes=tuple(
@@ -139,14 +153,17 @@ def revision_of(
             granularity=granularity,
         )
     requests = RequestPolicies(wait_seconds=readiness or NO_TIMEOUT, interceptor=rules)
+    choice = _AS_ADD_ON
+    if isinstance(port, BufferedPort) and workload is not None:
+        choice = choose_probe(ReadinessPolicy.AUTO, None, workload, port.target)
     return Revision(
         id_,
         uid=route.uid,
-        protocol=AppProtocol.HTTP1 if port is None else port.protocol,
+        protocol=port.protocol if isinstance(port, BufferedPort) else AppProtocol.HTTP1,
         timeout=_given(limits.response_header, defaults.response_header) or NO_TIMEOUT,
-        readiness=ReadinessRule.KUBERNETES_POLICY,
-        probe=_PROBE,
-        probe_why=_WHY,
+        readiness=choice.readiness,
+        probe=probe_spec(choice.probe),
+        probe_why=choice.why,
         policies=Policies(requests=requests),
         behind_queue_proxy=False,
     )

@@ -320,6 +320,23 @@ def test_explain_prints_a_page_or_the_raw_response(words, namespace, capsys):
     assert capsys.readouterr().out == HELLO + "\n"
 
 
+@pytest.mark.untraced
+@respx.mock
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        *((each, each) for each in ("revision", "service", "http-route", "fallback")),
+        *((each, "http-route") for each in ("HTTPScaledObject", "InterceptorRoute")),
+    ],
+)
+def test_explain_asks_for_one_kind(kind: str, asked: str) -> None:
+    found = respx.get(f"{URL}/api/v1/revisions/default/web", params={"kind": asked})
+    found.respond(text=HELLO)
+    respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
+    assert cli.main(["explain", "web", "--kind", kind, "--admin-url", URL]) == 0
+    assert found.called
+
+
 @respx.mock
 def test_explain_prints_the_problem_of_a_server_that_fails(capsys):
     problem = {**NOT_FOUND, "status_code": 500, "text": '{"detail": "its log has the error."}'}

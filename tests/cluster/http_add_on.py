@@ -110,9 +110,19 @@ def application(
     start_after: float = 0.0,
     port: Mapping[str, Any] | None = None,
     image: str = IMAGE,
+    *,
+    only_kubelet: bool = True,
 ) -> tuple[Object, Object]:
-    """Return a Deployment and its Service. A pod is ready as soon as it listens."""
+    """Return a Deployment and its Service.
+
+    Arguments:
+        only_kubelet: whether its pods have a startup probe, which the activator leaves to kubelet.
+            Then a pod is ready as soon as it listens. Else they have a readiness probe, which
+            kubelet repeats each second.
+    """
     workload = deployment(namespace, name, replicas=replicas, start_after=start_after, image=image)
+    if not only_kubelet:
+        return workload, plain_service(namespace, name, port=port)
     (container,) = workload["spec"]["template"]["spec"]["containers"]
     # By a startup probe the kubelet looks ten times a second, not once.
     del container["readinessProbe"]
@@ -175,6 +185,13 @@ class HttpAddOn:
         await self.cluster.kubectl(
             *("-n", NAMESPACE, "patch", f"deployment/{name}", "-p", json.dumps(patch))
         )
+
+    async def let_read_workloads(self) -> None:
+        """Give the interceptor the role that the how-to guide adds, and restart it."""
+        await self.cluster.kubectl("apply", "-f", str(ROOT / "manifests/keda-http/workloads.yaml"))
+        restart = ("rollout", "restart", f"deployment/{INTERCEPTOR}")
+        await self.cluster.kubectl("-n", NAMESPACE, *restart)
+        await self.rolled_out()
 
     async def upgrade(self) -> None:
         """Change all objects to those of the add-on 0.15, whose programs are not here."""

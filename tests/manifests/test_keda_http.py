@@ -20,6 +20,7 @@ from tests.manifests.kustomize import MANIFESTS, Object
 from tests.manifests.test_manifests import container as activator_container
 from tests.manifests.test_manifests import objects as objects  # a fixture
 from tests.manifests.test_manifests import rendered
+from tests.manifests.test_rbac import Grant, grants
 
 THEIRS = Path(__file__).with_name("keda_http.yaml")
 
@@ -53,6 +54,18 @@ def test_nothing_but_the_image_and_its_resources_changes(
     for which in ("requests", "limits"):
         assert container(ours)["resources"][which]["memory"] == own[which]["memory"]
     kubernetes_validate.validate(ours, "1.34", strict=True)
+
+
+def test_the_role_for_workloads_adds_nothing_else() -> None:
+    found = list(yaml.safe_load_all((MANIFESTS / "keda-http/workloads.yaml").read_text()))
+    for each in found:
+        kubernetes_validate.validate(each, "1.34", strict=True)
+    theirs = yaml.safe_load(THEIRS.read_text())
+    assert grants([theirs, *found], theirs["metadata"]["name"]) == {
+        Grant("apps", kind, "", verb, "")
+        for kind in ("deployments", "statefulsets")
+        for verb in ("list", "watch")
+    }
 
 
 def test_the_program_starts_with_what_the_deployment_gives_it(

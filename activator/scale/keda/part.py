@@ -148,10 +148,8 @@ async def _started(host: str, port: int, start: Callable[[str, int], Awaitable[o
 
 async def _join(one: _Stream, other: _Stream) -> None:
     """Copy bytes both ways until one side closes."""
-    copies = [
-        asyncio.ensure_future(_copy(one[0], other[1])),
-        asyncio.ensure_future(_copy(other[0], one[1])),
-    ]
+    ways = (one, other), (other, one)
+    copies = [asyncio.ensure_future(_copy(read, write)) for (read, _), (_, write) in ways]
     try:
         await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -239,11 +239,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
         about = cause or "no-endpoints"
         assert ("No EndpointSlice has the port." in lines[2]) == (cause == "no-such-port")
         assert any(line.endswith(f"activator reason {about}") for line in lines)
-        assert (
-            not warnings
-            or not cause
-            or "Service default/hello: no-such-port: no Endpoint" in todo[0]
-        )
+        assert not warnings or todo == ["What to do  Correct Service default/hello."] * bool(cause)
     throttler.cancel(queued, world.clock.now)
     answer = detail_view(world.driver, throttler)
     page = explain.page(
@@ -310,7 +306,7 @@ def test_why_the_last_request_failed(world):
         "Last failure  502 upstream-failed (10.0.0.1:8012: closed), 3.2s ago",
     )
     assert [line.strip() for line in lines[first + 1 : first + 4]] == [
-        "The pod failed while it had the request, and HTTP does not allow a retry.",
+        "The pod failed the request, or the TLS handshake before it, and no retry is possible.",
         "activator reason upstream-failed",
         "Not served    3 upstream-failed, since the start",
     ]
@@ -439,7 +435,7 @@ async def test_a_service_has_no_advice_of_knative(world):
         (
             AppProtocol.TCP,
             False,
-            "TCP: bytes pass as they come; each connection counts as one request",
+            "TCP: bytes pass as they come; limits and load count connections",
         ),
     ],
 )
@@ -476,6 +472,38 @@ async def test_a_tcp_service_has_connections(world):
     answer = view(world, throttler) | {"queued": 0, "reason": None, "nextReason": None}
     text = "deleted; no connection waits, a new one would get no pod"
     assert shown(answer)[0] == f"Service default/hello: {text}"
+    world.driver.close()
+
+
+@pytest.mark.parametrize("field", ["reason", "nextReason", "lastFailure"])
+@pytest.mark.parametrize("folder", [None, {"folder": "objects"}])
+async def test_no_text_of_a_tcp_service_means_requests(world, field, folder):
+    throttler = service(world, protocol=AppProtocol.TCP)
+    world.pods(throttler, POD, not_ready=(OTHER,))
+    world.request(throttler)
+    cold_start: dict[str, object] = {
+        "began": "1",
+        "outcome": None,
+        "seconds": None,
+        "requests": 1,
+        "phases": {},
+    }
+    found = detail_view(world.driver, throttler) | {
+        "coldStarts": [cold_start],
+        "forecast": {"drainSecondsPerRequest": 2, "expectedWaitSeconds": 3},
+        "failures": {"queue-full": 2},
+    }
+    for row in TABLE:
+        reason = row.reason.value
+        if reason in ("bad-request", "denied", "not-authorized", "asleep"):
+            continue  # nothing but HTTP has them
+        failed = {"secondsAgo": 3.2, "status": 0, "reason": reason, "detail": None}
+        given = {"lastFailure": failed} if field == "lastFailure" else {field: reason}
+        for deleted in (False, True):
+            answer = found | {"reason": None, "nextReason": None, "deleted": deleted} | given
+            lines = [line for line in shown(answer, manifests=folder) if "kubectl" not in line]
+            assert "connection" in lines[0]
+            assert not [line for line in lines if re.search(r"\brequests?\b", line)], reason
     world.driver.close()
 
 
@@ -551,6 +579,11 @@ async def test_an_object_of_keda_has_its_own_advice(world):
     assert "Kubernetes lists no pod of this Service." in text
     assert "knative" not in text
     assert "Apply the object again" in "\n".join(shown(answer | {"deleted": True}))
+    problem = {"kind": "InterceptorRoute", "namespace": "default", "name": "web"}
+    problem |= {"reason": "no-such-service", "warning": "the Service hello is missing"}
+    lines = shown(answer | {"objectWarnings": [problem]})
+    assert "Reason         The Service hello is missing." in lines
+    assert "What to do     Correct InterceptorRoute default/web, or what it names." in lines
     capacity = "\n".join(shown(answer | {"reason": "at-capacity"}))
     assert "kubectl describe service -n default hello" in capacity
     world.driver.close()

@@ -24,14 +24,21 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey, identify
 from activator.plain.route_table import RouteTable
 from activator.plain.slices import OwnListener, OwnListeners
-from activator.plain.workloads import Index
+from activator.plain.workloads import Index, Matches
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
 from tests.activator.objects.test_fields import json_values
-from tests.activator.plain.objects import endpoint, named, service, slice_of
+from tests.activator.plain.objects import (
+    container,
+    deployment,
+    endpoint,
+    named,
+    service,
+    slice_of,
+)
 from tests.activator.throttlers import release
 from tests.rows import in_one_test
 from throttler.errors import RevisionNotFound
@@ -214,6 +221,59 @@ def test_a_pod_counts_when_kubernetes_lists_it_as_ready(world: World) -> None:
     assert found.readiness is ReadinessRule.KUBERNETES_POLICY
     assert (found.probe.kind, found.behind_queue_proxy) == (ProbeKind.TCP, False)
     assert found.container_concurrency == 0
+    assert found.probe_why.startswith("Kubernetes must list the pod as ready, as for the KEDA")
+
+
+HTTP_PROBE: Any = {"readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}}}
+
+
+@pytest.mark.parametrize("obj", [scaled(), route()], ids=["HTTPScaledObject", "InterceptorRoute"])
+def test_a_readiness_probe_is_asked_before_kubernetes_lists_the_pod(world: World, obj: Any) -> None:
+    service = target(selector={"app": "hello"})
+    world.apply(obj, service, slice_of(endpoint(ready=False)), deployment(container(**HTTP_PROBE)))
+    found = world.revision()
+    assert (found.probe.kind, found.probe.path) == (ProbeKind.HTTP, b"/ready")
+    assert found.probe_why == "This is the readiness probe of container app."
+    ticket = Ticket(Owner(), deadline=300.0)
+    assert world.throttler().admit(ticket, 0.0) is None
+    pass_probes(world)
+    assert ticket.pod is not None
+
+
+@pytest.mark.parametrize(
+    ("containers", "rule"),
+    [
+        ([container(startupProbe={"tcpSocket": {"port": 8080}})], ReadinessRule.STARTUP_PROBE),
+        (
+            [container(), container("side", 1, readinessProbe={"tcpSocket": {"port": 1}})],
+            ReadinessRule.SIDECAR_READINESS_PROBE,
+        ),
+    ],
+)
+def test_kubernetes_decides_with_a_check_that_only_kubelet_makes(
+    world: World, containers: list[Any], rule: ReadinessRule
+) -> None:
+    world.apply(scaled(), target(selector={"app": "hello"}), deployment(*containers))
+    assert world.revision().readiness is rule
+
+
+def test_kubernetes_decides_for_pods_of_several_workloads_or_of_none(world: World) -> None:
+    one, other = deployment(), named(deployment(), "other")
+    world.apply(scaled(), target(selector={"app": "hello"}), one)
+    assert world.revision().readiness is ReadinessRule.PROBE
+    world.apply(other)
+    assert world.revision().readiness is ReadinessRule.KUBERNETES_POLICY
+    world.delete(other)
+    assert world.revision().readiness is ReadinessRule.PROBE
+    world.apply(target())
+    assert world.revision().readiness is ReadinessRule.KUBERNETES_POLICY
+
+
+def test_the_pods_of_a_fallback_have_a_workload_of_their_own(world: World) -> None:
+    world.apply(route(coldStart={"fallback": FALLBACK}), target())
+    world.apply(target("spare", selector={"app": "hello"}), deployment())
+    readiness = world.revision().readiness, world.revision(SPARE).readiness
+    assert readiness == (ReadinessRule.KUBERNETES_POLICY, ReadinessRule.PROBE)
 
 
 FALLBACK = {"service": {"name": "spare", "port": 80}}
@@ -337,6 +397,20 @@ def test_only_a_folder_has_unknown_fields(caplog: pytest.LogCaptureFixture) -> N
     assert (warning.revision, warning.text) == ("web", text)
 
 
+def test_a_misspelt_field_is_named_beside_the_error_that_it_causes() -> None:
+    broken = scaled(scaleTargetRef={"servce": "hello", "port": 80})
+    worlds = World(Scope(folder=False)), World(Scope(folder=True))
+    for world in worlds:
+        world.apply(broken)
+    error = "HTTPScaledObject shop/web: spec.scaleTargetRef.service: expected the name of a Service"
+    [in_cluster], [in_folder] = (world.rejections for world in worlds)
+    assert in_cluster.reason.startswith(error)
+    assert in_folder.reason == (
+        f"{in_cluster.reason}; the field 'spec.scaleTargetRef.servce' is unknown and has no "
+        f"effect; did you mean service?"
+    )
+
+
 async def test_the_loser_of_two_equal_rules_is_logged_once_and_until_it_has_them(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -430,7 +504,7 @@ async def test_requests_wait_while_the_service_or_its_port_is_missing(
     assert problem.startswith(f"{reason}: ")
     assert text in problem
     assert problem.endswith(", so requests wait")
-    assert world.rules().problem
+    assert world.rules().problem.startswith(f"{reason}: "), "responses have the word of status"
     ticket = Ticket(Owner(), deadline=300.0)
     assert world.throttler().admit(ticket, 0.0) is None
     why, detail = waiting_reason(world.throttler())
@@ -540,7 +614,8 @@ async def test_a_service_that_is_gone_takes_its_pods_along(world: World) -> None
 def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
     dialect = KedaDialect(RecordingSink(), NO_SYSTEM_OBJECTS, Scope())
     parsed = []
-    for obj in (*OBJECTS, scaled(), target("spare")):
+    selecting = target("spare", selector={"app": "hello"})
+    for obj in (*OBJECTS, scaled(), selecting, deployment()):
         key, row = identify(obj, obj["kind"]), KedaDialect.kinds[obj["kind"]]
         parsed.append((key, row, row.parse(key, obj, Scope())))
         row.put(dialect, key, None, parsed[-1][2])
@@ -552,6 +627,8 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
     assert kept == [{}] * 4
     [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]
     assert not any(users.get(key) for key, _, _ in parsed)
+    [matches] = [each for each in vars(dialect).values() if isinstance(each, Matches)]
+    assert not any(vars(matches).values())
     assert list(dialect.warnings()) == []
 
 
@@ -576,7 +653,10 @@ def states(chance: Random) -> Iterator[Any]:
         yield named(obj, name, **named_as)
     for name in "st":
         port = {"name": chance.choice(("web", "other")), "port": chance.choice((80, 81))}
-        yield target(name, port, type=chance.choice(("ClusterIP", "ClusterIP", "ExternalName")))
+        kind, app = chance.choice(("ClusterIP", "ClusterIP", "ExternalName")), chance.choice("st")
+        yield target(name, port, type=kind, selector={"app": app})
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}}
+        yield named(deployment(template=template), name)
         in_slice = [{"name": chance.choice(("web", "other")), "port": 8080}]
         pods = [endpoint(f"10.0.{'st'.find(name)}.{n}") for n in range(3)]
         yield slice_of(*pods[: chance.randrange(4)], of=name, ports=in_slice)

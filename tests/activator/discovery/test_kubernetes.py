@@ -39,7 +39,7 @@ from tests.activator.discovery.recording import (
 from tests.activator.keda import objects as keda
 from tests.activator.plain import objects as plain
 from tests.process import PATIENCE
-from throttler.model import ProbeKind, RevisionID, RevisionKind
+from throttler.model import ProbeKind, ReadinessRule, RevisionID, RevisionKind
 
 QUICK = Timings(
     backoff_first=0.001,
@@ -382,6 +382,7 @@ async def test_revisions_that_cannot_be_listed_yet_are_waited_for_beside_service
 
 WEB = RevisionID("shop", "web", RevisionKind.HTTP_ROUTE)
 #: What the roles of the add-on allow, as ``(group, resource)``; 0.12 allows only the first three.
+#: Workloads are read only where another role allows it.
 OF_ADD_ON = [
     ("", "services"),
     ("discovery.k8s.io", "endpointslices"),
@@ -389,6 +390,7 @@ OF_ADD_ON = [
     ("http.keda.sh", "interceptorroutes"),
     ("", "configmaps"),
 ]
+WORKLOADS = [("apps", "deployments"), ("apps", "statefulsets")]
 
 
 def keda_objects() -> list[dict[str, object]]:
@@ -422,7 +424,9 @@ async def test_keda_alone_reads_what_the_role_of_its_add_on_allows(
             f"namespace {namespace}" if namespace else "all namespaces"
         )
     assert set(server.calls) == {
-        Call(*place, namespace, verb) for place in OF_ADD_ON for verb in ("list", "watch")
+        Call(*place, namespace, verb)
+        for place in (*OF_ADD_ON, *WORKLOADS)
+        for verb in ("list", "watch")
     }
     assert server.of("ConfigMap", "watch")[0].params["labelSelector"] == (
         "http.keda.sh/response-body=true"
@@ -458,6 +462,36 @@ async def test_the_role_and_the_kinds_of_an_old_add_on_are_enough(
         for kind in missing:
             del server.always[kind, "list"]
         await sink.until(lambda: WEB in sink.revisions and files_of(sink) == {"a": b"1"})
+
+
+async def test_without_a_role_for_workloads_one_line_says_what_that_costs(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A role that comes later counts then."""
+    caplog.set_level(logging.INFO)
+    for obj in keda_objects():
+        server.put(obj)
+    server.put(keda.target(selector={"app": "hello"}))
+    server.put(plain.deployment())
+    for kind in ("Deployment", "StatefulSet"):
+        server.always[kind, "list"] = Answer(403)
+    quick = replace(QUICK, missing=0.001)
+    watch = KubernetesWatch(of_dialects(sink, "keda"), "", server.kubeconfig(tmp_path), quick)
+    async with running(watch):
+        await watch.wait_synced()
+        await server.asked("Deployment", "list", 5)
+        assert [(each.levelname, each.message) for each in caplog.records] == [
+            (
+                "INFO",
+                "deployments and statefulsets of API group apps cannot be read, so a pod gets "
+                "requests only once Kubernetes lists it as ready; to ask its readiness probe "
+                "before that, allow list and watch of both kinds, as "
+                "manifests/keda-http/workloads.yaml does",
+            )
+        ]
+        assert sink.revisions[WEB].readiness is ReadinessRule.KUBERNETES_POLICY
+        del server.always["Deployment", "list"]
+        await sink.until(lambda: sink.revisions[WEB].readiness is ReadinessRule.PROBE)
 
 
 async def test_beside_other_dialects_each_configmap_has_its_own_readers(
