@@ -106,7 +106,8 @@ class Facts(NamedTuple):
     @property
     def is_paused(self) -> bool:
         """Whether the ScaledObject that owns the workload must not add replicas."""
-        return any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in self.findings)
+        paused = ScaleReason.SCALED_OBJECT_PAUSED
+        return bool(self.findings) and any(each.reason is paused for each in self.findings)
 
     @property
     def is_settled(self) -> bool:
