@@ -299,7 +299,10 @@ def _refused(service: Field, asks: Annotations) -> tuple[Refusal | None, str]:
     if spec["type"].text() == "ExternalName":
         return None, "type ExternalName has no pods to balance over"
     if asks.route is not Route.FRONT and not spec["selector"].mapping():
-        return None, "the Service has no selector, so no workload belongs to it"
+        return None, (
+            f"the Service has no selector, so no workload belongs to it; only {PREFIX}route front "
+            f"with {PODS_SERVICE} needs none"
+        )
     if asks.route.has_slices and spec["clusterIP"].text() == "None":
         return None, _needs(asks, "a ClusterIP", _HEADLESS_WHY)
     if asks.route is Route.FRONT and asks.pods_service in ("", name):
