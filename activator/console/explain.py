@@ -23,6 +23,8 @@ from throttler.reason import TABLE, Reason
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
+#: Seconds until a start may count as clearly late, however short the usual one is.
+CLEARLY_LATE: Final = 10.0
 _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 #: Harmless as well where nothing scales: no workload is needed to list pods.
 _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
@@ -45,7 +47,7 @@ def page(
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    starts = scaled.starts and one.text("nextReason", "") in reasons.OF_STARTS and not _failed(one)
+    starts = _starts(one, scaled.starting)
     facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
@@ -90,6 +92,23 @@ def _headline(one: client.Json, cause: str, starts: bool) -> str:
         return f"{name}: no {unit} waits, {state}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
     return f"{name}: no {unit} waits{would}"
+
+
+def _starts(one: client.Json, elsewhere: float | None) -> bool:
+    """Return whether the scaler began a start, which is not clearly late and follows no failed one.
+
+    Arguments:
+        elsewhere: seconds since the scaler requested the first replica; None without a start.
+    """
+    if elsewhere is None or one.text("nextReason", "") not in reasons.OF_STARTS or _failed(one):
+        return False
+    forecast = one.node("forecast")
+    usual, took = 0.0, elsewhere
+    if forecast is not None:
+        usual = forecast.number("startSeconds", default=0.0)
+        took = max(elsewhere, forecast.number("startingSeconds", default=0.0))
+    # The usual time is a median, so many healthy starts take somewhat longer.
+    return took <= (max(3 * usual, CLEARLY_LATE) if usual else FIRST_START)
 
 
 def _starting(one: client.Json, reason: str, *, late: bool = True) -> str:
