@@ -243,7 +243,10 @@ def route_of(
         port: the port on which the activator listens for it alone; 0 for none.
         cluster_domain: the suffix of its name in the cluster.
     """
-    reconnect = bool(port) and all(each.is_empty for each in allotments)
+    parts = list(allotments)
+    # On a port that its own annotation chose, the activator stays in the path.
+    is_allotted = bool(port) and any(each.port == port for each in parts)
+    reconnect = is_allotted and all(each.is_empty for each in parts)
     if service.asks.tcp.chosen:
         return ServiceRoute(service.created, (), port, reconnect, service.pods.name, is_tcp=True)
     name = f"{service.key.name}.{service.key.namespace}"

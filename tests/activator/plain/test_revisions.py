@@ -177,6 +177,8 @@ def test_the_names_in_the_cluster_come_with_the_hosts() -> None:
         ([("10.1.0.1",)], 10_000, False),
         ([(), ("10.1.0.1",)], 10_000, False),
         ([()], 0, False),
+        ([], 6379, False),
+        ([()], 6379, False),
     ],
 )
 def test_clients_reconnect_once_new_connections_reach_the_pods(
