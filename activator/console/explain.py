@@ -149,7 +149,7 @@ def _facts(
     if (interceptor := one.node("interceptor")) is not None:
         yield from _interceptor(one, interceptor)
     if (route := one.node("route")) is not None:
-        yield from _route(route)
+        yield from _route(route, is_open=not _is_port_taken(one))
     if status.is_plain(one) and "protocol" in one:
         yield Fact("Protocol", (_protocol(one),))
     if warnings := [*map(warning, one.nodes("objectWarnings", required=False))]:
@@ -295,7 +295,13 @@ def _protocol(one: client.Json) -> str:
     return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol
 
 
-def _route(route: client.Json) -> Iterator[Fact]:
+def _is_port_taken(one: client.Json) -> bool:
+    """Return whether the activator cannot listen on the port of a Service."""
+    warnings = one.nodes("objectWarnings", required=False)
+    return any(each.text("reason", default="") == "port-conflict" for each in warnings)
+
+
+def _route(route: client.Json, *, is_open: bool) -> Iterator[Fact]:
     """Yield the hosts and the rules of a Service, and the port that is its alone."""
     hosts = route.texts("hosts")
     rules = route.texts("rules") if "rules" in route else hosts
@@ -309,7 +315,8 @@ def _route(route: client.Json) -> Iterator[Fact]:
             yield Fact("Not its own", tuple(_first(lines)))
     if "port" in route:
         direct = ", new connections reach the pods" if route.flag("reconnect") else ""
-        yield Fact("Port", (f"{route.whole('port')}{direct}",))
+        state = direct if is_open else ", where the activator does not listen: see Warnings"
+        yield Fact("Port", (f"{route.whole('port')}{state}",))
 
 
 def _interceptor(one: client.Json, interceptor: client.Json) -> Iterator[Fact]:

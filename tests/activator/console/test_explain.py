@@ -508,6 +508,13 @@ def test_a_service_has_its_hosts_and_its_port(world):
     lines = shown(view(world, service(world), route=route))
     assert "Hosts      h0, h1, h2, h3, h4 and 2 more" in lines
     assert "Port       10000, new connections reach the pods" in lines
+    closed = {"kind": "Service", "namespace": "default", "name": "hello"}
+    closed |= {"reason": "port-conflict", "warning": "cannot listen on 0.0.0.0:10000"}
+    lines = shown(view(world, service(world), route=route, objectWarnings=[closed]))
+    assert "Port       10000, where the activator does not listen: see Warnings" in lines
+    assert (
+        "Warnings   Service default/hello: port-conflict: cannot listen on 0.0.0.0:10000" in lines
+    )
 
 
 async def test_the_commands_about_pods_of_a_front_name_its_pods_service(world):
