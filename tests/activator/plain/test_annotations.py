@@ -383,6 +383,10 @@ def test_a_misspelt_annotation_is_found() -> None:
     assert first.endswith("/hosst' is unknown and has no effect; did you mean activator.dev/hosts?")
     assert second.endswith("; did you mean activator.dev/idle-seconds?")
     assert third == "the annotation 'activator.dev/zzzzzzzz' is unknown and has no effect"
+    [wakes] = without_readers(metadata(wake_paths="/")["annotations"], plain.KNOWN)
+    assert wakes.endswith(
+        "/wake-paths' is unknown and has no effect; did you mean activator.dev/wake-not-paths?"
+    )
 
 
 def test_annotations_of_others_are_left_alone() -> None:

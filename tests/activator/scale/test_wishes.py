@@ -67,6 +67,21 @@ async def test_a_wrong_time_zone_is_named_and_the_rest_works(tmp_path: Path) -> 
     assert "unknown time zone 'Mars/Base'" in view["findings"][0]["note"]
 
 
+async def test_a_workload_that_was_never_used_is_not_said_to_have_had_a_request(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(replicas=1, idle_seconds="90")
+        await kube.set_ready("hello", 1)
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(0, "other")
+            await elapse(70)
+            assert (await running.service())["sentence"] == (
+                "idle-seconds have not passed since the last request, or since the scaler began to "
+                "watch the workload"
+            )
+
+
 # -- Services with one workload --------------------------------------------------------------------
 
 
