@@ -1,4 +1,4 @@
-"""Real servers behind a TCP Service: PostgreSQL, Redis and OpenSSH start with their first client.
+"""Real servers behind a TCP Service start with their first client: databases and OpenSSH.
 
 The benchmark has the part of the scaler and of kubelet: it starts a server as soon as the activator
 reports that a connection waits. PostgreSQL is listed once it responds to a query, as with a
@@ -33,10 +33,13 @@ from benchmarks.process import (
     wait_until,
 )
 from benchmarks.report import Row, middle
+from throttler.request_policies import ConnectionPolicies
 
 _IP: Final = "127.0.0.32"
 #: Most seconds that the activator may add to the start of a server.
 _ADDED: Final = 0.020
+#: Seconds until a client wakes a server that speaks first; see throttler.request_policies.
+_WAKE_AFTER: Final = ConnectionPolicies().wake_after
 #: Seconds between two attempts to reach a server that starts.
 _STEP: Final = 0.001
 #: Seconds between two changes of the PostgreSQL that serves.
@@ -60,8 +63,8 @@ class _Server(NamedTuple):
 
     Attributes:
         command: starts it in the foreground.
-        ask: the first bytes of a client.
-        response: a pattern of the response.
+        ask: the first bytes of a client; empty if the server speaks first.
+        response: a pattern of the response, or of the greeting.
         accepts_early: whether it accepts connections before it can serve them.
     """
 
@@ -80,8 +83,9 @@ def measure(folder: Path, turns: Turns) -> Iterator[Row]:
         CannotMeasure: a program is missing, or a connection got no response.
     """
     with ExitStack() as stack:
-        home = Path(stack.enter_context(_folder_of_postgres()))
-        servers = [_redis(), _ssh(folder), _postgres(home, "a")]
+        home = Path(stack.enter_context(_folder_of("postgres")))
+        maria = Path(stack.enter_context(_folder_of("mysql")))
+        servers = [_redis(), _ssh(folder), _postgres(home, "a"), _mariadb(maria)]
         for server in servers:
             yield _starts(folder, server, turns.starts)
         yield _order(folder, servers[0], turns.clients)
@@ -114,12 +118,13 @@ def _starts(folder: Path, server: _Server, count: int) -> Row:
                     client.close()
             front.remove_pod()
     own, total = middle(alone), middle(behind)
+    added = _ADDED if server.ask else _ADDED + _WAKE_AFTER
     return Row(
         f"{server.name} asleep -> first response",
         f"median {1e3 * total:.0f} ms",
         f"alone {1e3 * own:.0f} ms",
-        goal=f"<= {1e3 * _ADDED:.0f} ms more",
-        met=total <= own + _ADDED,
+        goal=f"<= {1e3 * added:.0f} ms more",
+        met=total <= own + added,
         details={"seconds": behind, "secondsBeside": alone},
     )
 
@@ -301,19 +306,19 @@ def _program(name: str) -> str:
     return str(found[-1])
 
 
-def _as_postgres() -> list[str]:
-    """Return the command that runs PostgreSQL, which refuses to run as root."""
+def _as(user: str) -> list[str]:
+    """Return the command that runs a database as its user, since none runs as root."""
     if os.geteuid():
         return []
-    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
 
 
 @contextmanager
-def _folder_of_postgres() -> Iterator[str]:
-    folder = Path(f"/tmp/activator-postgres-{os.getpid()}")  # another user reads it
+def _folder_of(user: str) -> Iterator[str]:
+    folder = Path(f"/tmp/activator-{user}-{os.getpid()}")  # another user reads it
     folder.mkdir(mode=0o700)
     if not os.geteuid():
-        shutil.chown(folder, "postgres", "postgres")
+        shutil.chown(folder, user, user)
     try:
         yield str(folder)
     finally:
@@ -322,13 +327,23 @@ def _folder_of_postgres() -> Iterator[str]:
 
 def _postgres(home: Path, name: str) -> _Server:
     data, port = home / name, free_port(_IP)
-    initdb = [*_as_postgres(), _program("initdb"), "-D", str(data), "-A", "trust", "-N"]
+    initdb = [*_as("postgres"), _program("initdb"), "-D", str(data), "-A", "trust", "-N"]
     subprocess.run([*initdb, "-U", "postgres"], check=True, capture_output=True, cwd="/")
     words = b"user\0postgres\0database\0postgres\0\0"
     ask = struct.pack(">ii", 8 + len(words), 196_608) + words + b"Q\0\0\0\rSELECT 1\0"
     options = ["-D", str(data), "-h", _IP, "-p", str(port), "-k", "", "-c", "fsync=off"]
-    command = [*_as_postgres(), _program("postgres"), *options]
+    command = [*_as("postgres"), _program("postgres"), *options]
     return _Server("PostgreSQL", port, command, ask, rb"SELECT 1\0", accepts_early=True)
+
+
+def _mariadb(home: Path) -> _Server:
+    data, port = home / "data", free_port(_IP)
+    make = [*_as("mysql"), need("mariadb-install-db", "mariadb-server"), f"--datadir={data}"]
+    subprocess.run([*make, "--skip-test-db"], check=True, capture_output=True, cwd="/")
+    options = [f"--datadir={data}", f"--bind-address={_IP}", f"--port={port}"]
+    options += [f"--socket={home}/socket", f"--pid-file={home}/pid", "--skip-grant-tables"]
+    command = [*_as("mysql"), need("mariadbd", "mariadb-server"), "--no-defaults", *options]
+    return _Server("MariaDB", port, command, b"", rb"mysql_native_password")
 
 
 def _redis() -> _Server:

@@ -7,6 +7,7 @@ Knative has no counterpart: its activator responds "activator request timeout" i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -101,6 +102,19 @@ class ReasonRow:
         if is_service and (self.service_advice or self.service_commands):
             return self.service_advice or self.advice, self.service_commands
         return self.advice, self.commands
+
+
+#: The word in a sentence, not in a name, as in default/request-log.
+_REQUEST: Final = re.compile(r"(?<![\w./-])request(s?)(?![\w/-]|\.\w)")
+
+
+def of_connections(text: str) -> str:
+    """Return a text about requests as one about the connections of a TCP Service.
+
+    Arguments:
+        text: sentences; commands may name an object that is called request.
+    """
+    return _REQUEST.sub(r"connection\1", text)
 
 
 _QUEUED, _ENDED, _REFUSED = RequestState
@@ -264,7 +278,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         Reason.QUEUE_FULL,
         _ENDED,
         503,
-        "The activator has reached a limit of requests, bytes or connections.",
+        "The activator has reached a limit of its queue, of bytes or of open connections.",
         advice="Find out why the requests in the queue wait; the detail names the limit.",
     ),
     ReasonRow(

@@ -125,7 +125,8 @@ def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) ->
 def _parked(throttler: RevisionThrottler) -> str:
     """Return how many requests wait for their own pod only; empty if none does."""
     parked = len(throttler.breaker.parked)
-    return f"; sticky requests that wait for their own pod: {parked}" if parked else ""
+    what = "requests" if throttler.revision.policies.connections is None else "connections"
+    return f"; sticky {what} that wait for their own pod: {parked}" if parked else ""
 
 
 def _load_of(*pods: PodTracker) -> str:

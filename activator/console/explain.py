@@ -161,7 +161,7 @@ def _facts(
         yield Fact("Silent", silent)
     terms = one.node("capacityBreakdown")
     if terms is not None and "sentence" in terms:
-        yield Fact("Capacity", (terms.text("sentence"),))
+        yield Fact("Capacity", (status.worded(one, terms.text("sentence")),))
     if "readinessRule" in one:
         rule = one.text("readinessRule")
         yield Fact("Readiness", (f"a pod is usable if {_READINESS.get(rule, rule)}",))
@@ -181,7 +181,7 @@ def _reasons(
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     is_service, is_route = status.is_plain(one), one.node("interceptor") is not None
-    why = meaning(reason, is_service=is_service) or reason
+    why = status.worded(one, meaning(reason, is_service=is_service)) or reason
     own = [each for each in wrong if "reason" in each and reason == Reason.NO_ENDPOINTS.value][:1]
     if own:  # there may be pods: Kubernetes lists none for these requests
         text = own[0].text("warning")
@@ -191,10 +191,12 @@ def _reasons(
     route = one.node("route")
     pods = route.text("podsService", default="") if route is not None else ""
     todo = what_to_do(reason, *names, folder, pods=pods, is_service=is_service, is_route=is_route)
+    todo[:1] = [status.worded(one, each) for each in todo[:1]]  # the others are commands
     if status.deleted(one) and is_route:
         todo = [reasons.DELETED_ROUTE]
     elif status.deleted(one):
-        todo = [reasons.DELETED_SERVICE if is_service else reasons.DELETED]
+        gone = reasons.DELETED_SERVICE if is_service else reasons.DELETED
+        todo = [status.worded(one, gone)]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         also = ", or what it names." if is_route else "."
@@ -215,7 +217,7 @@ def _reasons(
         at_zero = (
             reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO
         )
-        todo = todo if _failed(one) else [at_zero]
+        todo = todo if _failed(one) else [status.worded(one, at_zero)]
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (page_of(cause if cause and (own or not wrong) else reason),))
@@ -257,7 +259,7 @@ def _failures(one: client.Json) -> Iterator[Fact]:
         about = f" ({detail})" if detail else ""
         got = last.whole("status") or "closed,"  # a connection has no status
         text = f"{got} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
-        means = meaning(reason, is_service=status.is_plain(one))
+        means = status.worded(one, meaning(reason, is_service=status.is_plain(one)))
         yield Fact("Last failure", (text, means, page_of(reason)))
     if (failures := one.node("failures")) is not None:
         counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
@@ -289,7 +291,7 @@ def _protocol(one: client.Json) -> str:
     words = {
         "http1": "HTTP/1.1",
         "h2c": "HTTP/2",
-        "tcp": "TCP: bytes pass as they come; each connection counts as one request",
+        "tcp": "TCP: bytes pass as they come; limits and load count connections",
     }
     protocol = words.get(one.text("protocol"), one.text("protocol"))
     return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from activator.console import client
 from activator.console.screen import Fact, Part, Table
+from activator.console.status import worded
 
 #: Seconds of a start that is not late, while none has ended before.
 FIRST_START: Final = 30.0
@@ -151,10 +152,11 @@ def parts(one: client.Json) -> Iterator[Part]:
         rows = tuple(map(_pod_row, pods))
         styles = tuple(map(_style, pods))
         yield Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles)
-        yield tuple(_rules(pods))
+        yield tuple(_rules(one, pods))
     if cold_starts := one.nodes("coldStarts", required=False):
         rows = tuple(map(_cold_start_row, cold_starts))
-        yield Table(COLD_START_COLUMNS, rows, frozenset({"seconds", "requests"}))
+        names = tuple(worded(one, name) for name in COLD_START_COLUMNS)
+        yield Table(names, rows, frozenset({"seconds", names[3]}))
 
 
 def listed(texts: Sequence[str], most: int) -> str:
@@ -204,10 +206,10 @@ def _ago(of: client.Json, name: str) -> str:
     return f"{of.number(name):.1f}s" if name in of else "-"
 
 
-def _rules(pods: Sequence[client.Json]) -> Iterator[Fact]:
+def _rules(one: client.Json, pods: Sequence[client.Json]) -> Iterator[Fact]:
     """Yield each rule that decided about these pods, once, with its sentence."""
     sentences = Counter(
-        (pod.text("decidedBy"), pod.text("explanation"))
+        (pod.text("decidedBy"), worded(one, pod.text("explanation")))
         for pod in pods
         if "decidedBy" in pod and "explanation" in pod
     )

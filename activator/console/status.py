@@ -15,6 +15,7 @@ from typing import Final
 
 from activator.console import client
 from activator.console.screen import Fact, Page, Table
+from throttler.reason import of_connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,11 @@ def is_plain(one: client.Json) -> bool:
 def unit(one: client.Json) -> str:
     """Return the word for an element of the queue: ``request`` or ``connection``."""
     return "connection" if one.text("protocol", default="") == "tcp" else "request"
+
+
+def worded(one: client.Json, text: str) -> str:
+    """Return a text about requests; it speaks of connections if the protocol is TCP."""
+    return of_connections(text) if unit(one) == "connection" else text
 
 
 def deleted(one: client.Json) -> bool:

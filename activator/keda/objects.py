@@ -62,7 +62,7 @@ class RequestRate(NamedTuple):
     granularity: float
 
 
-class Timeouts(NamedTuple):
+class RouteTimeouts(NamedTuple):
     """Limits in seconds; 0 is none, and None is the setting of the process."""
 
     readiness: float | None = None
@@ -95,7 +95,7 @@ class RouteObject:
     created: str
     rules: tuple[RouteRule, ...]
     target: Target
-    timeouts: Timeouts = Timeouts()  # noqa: RUF009  # a tuple, so all may share it
+    timeouts: RouteTimeouts = RouteTimeouts()  # noqa: RUF009  # a tuple, so all may share it
     fallback: Target | None = None
     placeholder: StaticResponse | None = None
     max_pending: int = 0
@@ -108,10 +108,8 @@ class RouteObject:
     @property
     def config_maps(self) -> frozenset[str]:
         """The names of the ConfigMaps that have bodies of its responses."""
-        responses = [each.response for each in self.static_routes]
-        if self.placeholder is not None:
-            responses.append(self.placeholder)
-        return frozenset(filter(None, (each.config_map for each in responses)))
+        responses = *(each.response for each in self.static_routes), self.placeholder
+        return frozenset(each.config_map for each in responses if each and each.config_map)
 
 
 def parse_scaled_object(obj: object) -> RouteObject:
@@ -130,7 +128,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
     if metric["concurrency"].value is not None and metric["requestRate"].value is not None:
         metric.fail("has concurrency and requestRate: one of both can count")
     rate = _rate(metric["requestRate"], default=100)
-    wait = _duration(timeouts["conditionWait"]) or None
+    wait = _duration(timeouts["conditionWait"])
     fallback = None
     if failover.value is not None:
         fallback = _target(failover)
@@ -142,7 +140,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
         metadata["creationTimestamp"].text(),
         (_rule(spec, spec["pathPrefixes"].items()),),
         _target(target),
-        Timeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
+        RouteTimeouts(wait or None, None, _duration(timeouts["responseHeader"]) or None),
         fallback,
         concurrency=None if rate else _count(metric["concurrency"]["targetValue"], default=pending),
         rate=rate,
@@ -188,7 +186,7 @@ def parse_route(obj: object) -> RouteObject:
         metadata["creationTimestamp"].text(),
         _rules(spec["rules"]),
         _target(spec["target"]),
-        Timeouts(
+        RouteTimeouts(
             *(_duration(timeouts[name]) for name in ("readiness", "request", "responseHeader"))
         ),
         None if service.value is None else _target(service, "name"),

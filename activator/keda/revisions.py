@@ -48,7 +48,7 @@ class InterceptorDefaults:
     """What the settings of the process say for all route objects; the defaults are the add-on's.
 
     Attributes:
-        readiness, request, response_header: limits in seconds, see ``Timeouts``; 0 is none.
+        readiness, request, response_header: limits in seconds, see ``RouteTimeouts``; 0 is none.
         max_pending: limit of waiting requests of each object; 0 is none.
         cold_start_header: whether responses of pods get X-KEDA-HTTP-Cold-Start.
         watch_namespace: the only namespace whose objects count; empty for all namespaces.
@@ -142,7 +142,7 @@ def revision_of(
         rules = replace(
             rules,
             fallback=route.fallback is not None,
-            placeholder=None if route.placeholder is None else _filled(route.placeholder, bodies),
+            placeholder=route.placeholder and _filled(route.placeholder, bodies),
             max_pending=route.max_pending or defaults.max_pending,
             overflow=route.overflow,
             static_routes=tuple(

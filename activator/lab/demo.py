@@ -420,6 +420,8 @@ class Narrator:
         service = event.service.name
         lines = self._on_response(event) if event.kind == "responded" else self._other(event)
         stamp = f"{clock:%H:%M:%S}.{clock.microsecond // 1000:03d}"
+        if event.service.listen_port:
+            lines = [text.replace(" request", " connection") for text in lines]
         return [f"{stamp}  {service:<8} {text}" for text in lines]
 
     def _other(self, event: DemoEvent) -> list[str]:

@@ -6,7 +6,7 @@ Also chooses how the activator probes its pods: as kubelet does, only sooner. Ku
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from activator.knative.words import KUBELET_AGENT
@@ -234,7 +234,7 @@ def endpoints_of(
 
 
 def route_of(
-    service: PlainService, allotments: Iterable[Allotment], port: int, cluster_domain: str
+    service: PlainService, allotments: Sequence[Allotment], port: int, cluster_domain: str
 ) -> ServiceRoute:
     """Return how requests reach a Service. Names in the cluster belong to their own Service alone.
 
@@ -243,10 +243,8 @@ def route_of(
         port: the port on which the activator listens for it alone; 0 for none.
         cluster_domain: the suffix of its name in the cluster.
     """
-    parts = list(allotments)
-    # On a port that its own annotation chose, the activator stays in the path.
-    is_allotted = bool(port) and any(each.port == port for each in parts)
-    reconnect = is_allotted and all(each.is_empty for each in parts)
+    # A listen-port of the folder mode has no allotment, and leads to this activator alone.
+    reconnect = bool(port and allotments) and all(each.is_empty for each in allotments)
     if service.asks.tcp.chosen:
         return ServiceRoute(service.created, (), port, reconnect, service.pods.name, is_tcp=True)
     name = f"{service.key.name}.{service.key.namespace}"

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from throttler.capacity import MAX_CAPACITY
 from throttler.errors import RevisionNotFound
-from throttler.model import RevisionID, RevisionKind
+from throttler.model import AppProtocol, Revision, RevisionID, RevisionKind
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import PodDecision, PodRule, verdict
-from throttler.reason import Reason
+from throttler.reason import Reason, of_connections
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import Changes
@@ -127,7 +127,7 @@ class ChangeLog:
             follows = "it is gone"
         logger.info(
             "%s: %s; %s",
-            *(name_of(pod), why, follows),
+            *(name_of(pod), why, _worded(pod.config.revision, follows)),
             extra={
                 **identity(revision),
                 "pod": pod.address,
@@ -163,10 +163,11 @@ class ChangeLog:
             waits = "requests wait" if revision.breaker.waiting else "requests would wait"
             follows = f"{waits}: {'; '.join(filter(None, (reason.value, kept)))}"
             extra["reason"] = reason.value
+        effect = "requests can be sent" if now else "no request can be sent"
         logger.info(
             "%s: capacity %s -> %s; %s; %s",
-            "requests can be sent" if now else "no request can be sent",
-            *(_shown(was), _shown(now), why, follows),
+            _worded(revision.revision, effect),
+            *(_shown(was), _shown(now), why, _worded(revision.revision, follows)),
             extra=extra,
         )
 
@@ -221,6 +222,11 @@ class ChangeLog:
 def name_of(pod: PodTracker) -> str:
     """Return the name of a pod in a log line."""
     return f"{pod.endpoint.uid if pod.is_service else 'pod'} {pod.address}"
+
+
+def _worded(revision: Revision, text: str) -> str:
+    """Return a text about requests; it speaks of connections for a TCP Service."""
+    return of_connections(text) if revision.protocol is AppProtocol.TCP else text
 
 
 def _shown(capacity: int) -> str:
@@ -440,7 +446,9 @@ class Narration:
             if seen != was and pod.state is not PodState.GONE:
                 self._report_pod(pod, was[0].value if was else None, why(pod, was))
         if before.capacity != after.capacity:
-            self._log.capacity(revision, before.capacity, why_capacity(revision))
+            self._log.capacity(
+                revision, before.capacity, _worded(revision.revision, why_capacity(revision))
+            )
             what = {
                 "was": _bounded(before.capacity),
                 "capacity": _bounded(after.capacity),
@@ -449,6 +457,7 @@ class Narration:
             self._events.publish(EventKind.CAPACITY_CHANGED, revision.revision.id, what)
 
     def _report_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
+        why = _worded(pod.config.revision, why)
         self._log.pod(pod, why)
         if not self._events.listeners:
             return

@@ -1,6 +1,7 @@
 """All clients of the mixed traffic: ``python -m benchmarks.mixed.clients WHERE [KIND …]``.
 
-WHERE is ``IP:PORT``, or ``IP:PORT,IP:PORT`` with another address for HTTP/2. The clients send until
+WHERE is ``IP:PORT``, or ``IP:PORT,IP:PORT`` with another address for HTTP/2. More addresses
+lead to a TCP Service. The clients send until
 the command ``end``. Each line on standard input is a command. ``report`` prints the outcomes so
 far, see `Record.report`. ``use WHERE`` sends new connections to other addresses. ``end`` prints
 the last report when all requests have ended. Reports are lines of JSON. The clients also end with
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -34,10 +35,11 @@ class Clients:
     """All clients.
 
     Attributes:
-        to: where new connections go: the address for HTTP/1.1, and the one for HTTP/2.
+        to: where new connections go: the address for HTTP/1.1, the one for HTTP/2, and all
+            that lead to a TCP Service.
     """
 
-    def __init__(self, to: tuple[Where, Where]) -> None:
+    def __init__(self, to: Sequence[Where]) -> None:
         self.to = to
         self.record = Record()
         self._stop = asyncio.Event()
@@ -67,6 +69,8 @@ class Clients:
                 yield partial(self._batch, kind, rpc, by_kind[kind])
             elif kind is kinds.WEBSOCKET:
                 yield partial(self._one, kind, websocket)
+            elif kind is kinds.TCP:
+                yield partial(self._connection, kind, Http1(seed))
             else:
                 yield partial(self._one, kind, self._http1(kind, seed))
 
@@ -86,6 +90,9 @@ class Clients:
 
     async def _one(self, kind: Kind, send: Send) -> None:
         await self.record.attempt(kind, lambda sight: send(self.to[0], kind, sight))
+
+    async def _connection(self, kind: Kind, client: Http1) -> None:
+        await self.record.attempt(kind, lambda sight: client.converse(self.to[2:], kind, sight))
 
     async def _stream(self, kind: Kind, send: Send) -> None:
         await self.record.attempt(kind, lambda sight: send(self.to[1], kind, sight))
@@ -108,22 +115,22 @@ def where(text: str) -> Where:
     return ip, int(port)
 
 
-def both(text: str) -> tuple[Where, Where]:
-    """Return the addresses for HTTP/1.1 and HTTP/2; one address is for both."""
-    first, _, second = text.partition(",")
-    return where(first), where(second or first)
+def addresses(text: str) -> Sequence[Where]:
+    """Return the addresses of WHERE; one address is for HTTP/1.1 and HTTP/2."""
+    found = [where(each) for each in text.split(",")]
+    return found if len(found) > 1 else found * 2
 
 
 async def main(to: str, *names: str) -> None:
     """Do what the lines on standard input say."""
-    clients = Clients(both(to))
+    clients = Clients(addresses(to))
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     running = loop.create_task(clients.run(list(names or KINDS)))
     while (words := (await lines.readline()).decode().split()) and words[0] != "end":
         if words[0] == "use":
-            clients.to = both(words[1])
+            clients.to = addresses(words[1])
         else:
             print(json.dumps(clients.record.report()), flush=True)
     if not words:  # the parent is gone

@@ -6,6 +6,8 @@ import asyncio
 import socket
 import struct
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -17,6 +19,8 @@ HEAD_END: Final = b"\r\n\r\n"
 #: A slow reader's buffer in the kernel, what it reads at a time, and seconds between its reads.
 SLOW_BUFFER, SLOW_READ, SLOW_PAUSE = 1 << 16, 1 << 18, 0.15
 LONGEST_POST: Final = 1 << 16
+#: More than an activator reads of a connection that waits.
+LONGEST_UPLOAD: Final = 1 << 18
 #: How each response of a pod of the lab begins.
 LAB_GREETING: Final = b"Hello from "
 #: Close sends RST.
@@ -50,7 +54,11 @@ class Connection:
             sock.setblocking(False)
             if self._slow:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BUFFER)
-            await asyncio.get_running_loop().sock_connect(sock, to)
+            try:
+                await asyncio.get_running_loop().sock_connect(sock, to)
+            except BaseException:
+                sock.close()
+                raise
             self._reader, self._writer = await asyncio.open_connection(sock=sock, limit=SLOW_BUFFER)
             self._to = to
         return self._writer
@@ -70,18 +78,31 @@ class Connection:
             else:
                 self._writer.close()
 
-    async def exchange(self, to: Where, request: bytes, sight: Sight) -> bytes:
+    async def exchange(
+        self, to: Where, request: bytes, sight: Sight, *, last: bool = False
+    ) -> bytes:
         """Send a request and return the body of its response.
+
+        Arguments:
+            last: end this side of the connection behind the request, and expect that the other
+                side ends behind the response.
 
         Raises:
             NotComplete: there is no complete response with status 200.
+            Wrong: bytes follow the last response.
         """
         try:
-            (await self.open(to)).write(request)
+            writer = await self.open(to)
+            writer.write(request)
+            if last:
+                writer.write_eof()
             head = (await self._reader.readuntil(HEAD_END)).decode("latin-1").lower()
             fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
             sight.read(fields)
             body = await self._body(fields)
+            if last:
+                check(await self._reader.read(), b"")
+                self.close()
         except (asyncio.IncompleteReadError, OSError) as error:
             self.close()
             raise NotComplete(repr(error)) from error
@@ -156,6 +177,31 @@ class Http1:
         body = self._random.randbytes(self._random.randrange(1, LONGEST_POST))
         head = f"POST /echo HTTP/1.1\r\n{fields(kind, sight)}Content-Length: {len(body)}\r\n\r\n"
         check(await self._connection.exchange(to, head.encode() + body, sight), body)
+
+    async def converse(self, to: Sequence[Where], kind: Kind, sight: Sight) -> None:
+        """Open a connection of TCP, and get back the bytes of one or two requests.
+
+        The client ends its side behind the last one, often before a pod runs. It tries the next
+        address if one refuses, as clients of databases do.
+        """
+        for where in self._random.sample(to, len(to)):
+            sight.via = "{}:{}".format(*where)
+            with suppress(ConnectionRefusedError):
+                await self._connection.open(where)
+                break
+        try:
+            await self._converse(where, sight)
+        finally:
+            self._connection.close()
+
+    async def _converse(self, where: Where, sight: Sight) -> None:
+        many = self._random.randrange(1, 3)
+        for number in range(1, many + 1):
+            body = self._random.randbytes(self._random.randrange(1, LONGEST_UPLOAD))
+            head = f"POST /echo HTTP/1.1\r\nx-request-id: {sight.key}.{number}\r\n"
+            request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+            last = number == many
+            check(await self._connection.exchange(where, request, sight, last=last), body)
 
     async def events(self, to: Where, kind: Kind, sight: Sight) -> None:
         """Read a stream of events to its end."""

@@ -16,6 +16,8 @@ COLD: Final = "cold"
 LIAR: Final = "liar"
 #: A Deployment of the lab's pods, which `activator scale` starts and ends.
 SCALED: Final = "scaled"
+#: A TCP Service; its pods are a Deployment of the lab's pods, which `activator scale` starts too.
+BYTES: Final = "bytes"
 
 
 class Excuse(Enum):
@@ -81,10 +83,11 @@ EVENTS: Final = Kind("event stream", WEB, Excuse.RESPONSE_BEGUN, 2, 0.3)
 LIAR_GET: Final = Kind("GET, lying pod", LIAR, Excuse.LIED, 2, 0.2)
 SCALED_GET: Final = Kind("scaled GET", SCALED, Excuse.RESPONSE_BEGUN, 1, 9.0, _LONG)
 SCALED_POST: Final = Kind("scaled POST", SCALED, Excuse.SENT, 1, 13.0, _LONG)
+TCP: Final = Kind("TCP connection", BYTES, Excuse.SENT, 2, 9.0, _LONG)
 
 #: Kinds of the soak alone: their services do not exist elsewhere.
 SOAK_KINDS: Final[dict[str, Kind]] = {
-    kind.name: kind for kind in (EVENTS, LIAR_GET, SCALED_GET, SCALED_POST)
+    kind.name: kind for kind in (EVENTS, LIAR_GET, SCALED_GET, SCALED_POST, TCP)
 }
 ALL_KINDS: Final[dict[str, Kind]] = KINDS | SOAK_KINDS
 

@@ -44,7 +44,7 @@ class Sight:
     def read(self, fields: Mapping[str, str]) -> None:
         """Store the facts of a response's header fields; their names are in lower case."""
         self.pod = fields.get("x-pod", "")
-        self.via = fields.get("x-via", "")
+        self.via = fields.get("x-via", self.via)
         self.reason = fields.get("activator-reason", "")
 
 

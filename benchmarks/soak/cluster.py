@@ -31,9 +31,9 @@ from activator.lab.control_plane.api import (
     SLICES,
     ApiKind,
 )
-from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME, service_of
 from activator.lab.objects import TCP_PROBE, Object, deployment, service
-from benchmarks.mixed.kinds import SCALED
+from benchmarks.mixed.kinds import BYTES, SCALED
 from tests.stats import decode
 
 #: The duration of a second in probes of the node's pods: kubelet's 10 s become 1 s.
@@ -176,7 +176,10 @@ class Cluster:
             self.put((CONFIG_MAPS, {"metadata": {"name": name, "namespace": SYSTEM}, "data": {}}))
 
     def create_scaled(self) -> None:
-        """Create the pod object of the scaler, and a Deployment that sleeps, with its Service."""
+        """Create the pod object of the scaler, and Deployments that sleep, with their Services.
+
+        One has a Service of HTTP, the other one a TCP Service with route ``front``.
+        """
 
         def do() -> None:
             labels = {"app": "activator-scale"}
@@ -185,12 +188,29 @@ class Cluster:
                 "spec": {"containers": [{"name": "scale"}]},
             }
             self._plain.plane.act("create", PODS, SYSTEM, "", pod)
-            made = deployment(SCALED, probe=TCP_PROBE, arguments=("--quiet-period=0.3",))
-            self._plain.create(DEPLOYMENTS, made)
+            pods = f"{BYTES}-pods"
+            for name in (SCALED, pods):
+                made = deployment(name, probe=TCP_PROBE, arguments=("--quiet-period=0.3",))
+                self._plain.create(DEPLOYMENTS, made)
             asked = {"enabled": "true", "idle-seconds": f"{IDLE_SECONDS}"}
             self._plain.create(SERVICES, service(SCALED, annotations=asked))
+            self._plain.create(SERVICES, service(pods))
+            asked |= {"protocol": "tcp", "route": "front", "pods-service": pods}
+            front = service(BYTES, annotations=asked)
+            del front["spec"]["selector"]
+            self._plain.create(SERVICES, front)
 
         self.execute(do)
+
+    def port_of_bytes(self) -> int:
+        """Return the port that the scaler has allotted to the TCP Service; 0 for none yet."""
+
+        def do() -> list[Object]:
+            return self._plain.plane.store.select(
+                SLICES, "default", lambda found: service_of(found) == BYTES
+            )
+
+        return next((int(each["ports"][0]["port"]) for each in self.execute(do)), 0)
 
     # -- faults ---------------------------------------------------------------------------------
 

@@ -222,8 +222,17 @@ class Faults:
             self._after(FLAP_EVERY, flap)
         self._after(planned.seconds, partial(publisher.set_view, name, View.RIGHT), ended)
 
+    def _scaler(self, planned: Planned) -> Program | None:
+        """Return the scaler; None, and skip the fault, while another fault replaces it."""
+        if self._world.scaler.present is None:  # this process was stopped for seconds
+            self._skip(planned, "the scaler had not been replaced yet")
+            return None
+        return self._world.scaler
+
     def _scaler_restart(self, planned: Planned) -> None:
-        scaler, ended = self._world.scaler, self._began(planned)
+        if (scaler := self._scaler(planned)) is None:
+            return
+        ended = self._began(planned)
         scaler.terminate()
 
         def gone() -> None:
@@ -235,7 +244,9 @@ class Faults:
         self.when_gone(scaler, SCALER_GRACE, gone)
 
     def _scaler_kill(self, planned: Planned) -> None:
-        scaler, ended = self._world.scaler, self._began(planned)
+        if (scaler := self._scaler(planned)) is None:
+            return
+        ended = self._began(planned)
         scaler.kill()
         self._after(planned.seconds, scaler.start, ended)
 

@@ -204,12 +204,12 @@ UNSEEN: Final = frozenset({Fault.WATCH_SILENT, Fault.API_AWAY, Fault.ENDPOINTS_S
 _STARTS: Final = frozenset({Fault.ACTIVATOR_ROLL, Fault.ACTIVATOR_KILL})
 _SCALERS: Final = frozenset({Fault.SCALER_RESTART, Fault.SCALER_KILL})
 _REVISIONS: Final = frozenset({kinds.WEB, kinds.RPC, kinds.COLD, kinds.LIAR})
-_SLEEPERS: Final = frozenset({kinds.COLD, kinds.SCALED})
+_SLEEPERS: Final = frozenset({kinds.COLD, kinds.SCALED, kinds.BYTES})
 
 #: When each reason is true. A reason without a row is always false.
 RULES: Final[Mapping[str, Rule]] = {
     "autoscaler-unreachable": Rule(_STARTS | {Fault.AUTOSCALER_RESTART}, only=_REVISIONS),
-    "scaler-unreachable": Rule(_STARTS | _SCALERS, only=frozenset({kinds.SCALED})),
+    "scaler-unreachable": Rule(_STARTS | _SCALERS, only=frozenset({kinds.SCALED, kinds.BYTES})),
     "no-endpoints": Rule(frozenset({Fault.ENDPOINTS_EMPTY, Fault.ENDPOINTS_FLAPPING}), _SLEEPERS),
     "pods-not-ready": Rule(_POD | _LISTS | _API, _SLEEPERS),
     "probe-failing": Rule(_POD | _LISTS | _API),
@@ -223,6 +223,7 @@ _EVERYWHERE: Final = _API | _STARTS | _SCALERS | {Fault.AUTOSCALER_RESTART}
 _PEERS: Final = {
     kinds.COLD: frozenset({Fault.AUTOSCALER_RESTART}),
     kinds.SCALED: _SCALERS,
+    kinds.BYTES: _SCALERS,
 }
 
 

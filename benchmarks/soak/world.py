@@ -22,6 +22,7 @@ from benchmarks.mixed.traffic import Clients, MixedTraffic
 from benchmarks.process import (
     CannotMeasure,
     free_port,
+    listens,
     open_files,
     resident_bytes,
     wait_until,
@@ -285,6 +286,11 @@ def running(folder: Path, seed: int) -> Iterator[World]:
         gate = stack.enter_context(ingress.running(folder / "ingress", where))
         hostile = stack.enter_context(helper("soak.hostile"))
         parts = (found, publisher, traffic, gate, hostile)
+        wait_until(
+            lambda: all(listens(each.ip, found.port_of_bytes()) for each in pair),
+            "both activators listen for the TCP Service",
+            PATIENCE,
+        )
         yield World(parts, (pair[0], pair[1]), scaler)
 
 
@@ -292,6 +298,8 @@ def running(folder: Path, seed: int) -> Iterator[World]:
 def traffic_of(world: World) -> Iterator[None]:
     """Send the traffic of all kinds while the block runs."""
     world.traffic.publish()
-    with helper("mixed.clients", world.ingress.addresses, *ALL_KINDS) as process:
+    port = world.cluster.port_of_bytes()
+    to = [world.ingress.addresses, *(f"{each.ip}:{port}" for each in world.activators)]
+    with helper("mixed.clients", ",".join(to), *ALL_KINDS) as process:
         world.clients = Clients(process, world.traffic)
         yield

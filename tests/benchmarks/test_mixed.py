@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -17,7 +18,8 @@ from benchmarks.activator import Activator
 from benchmarks.agenda import Agenda
 from benchmarks.endurance import Endurance
 from benchmarks.interrupt import stop_on_interrupt
-from benchmarks.mixed.kinds import KINDS
+from benchmarks.mixed.http1_client import Http1, NotComplete
+from benchmarks.mixed.kinds import KINDS, SOAK_KINDS
 from benchmarks.mixed.other_clients import Grpc, websocket
 from benchmarks.mixed.pod import Pod
 from benchmarks.mixed.record import Record, Sight, Wrong
@@ -168,6 +170,47 @@ def test_a_refused_websocket_has_a_reason() -> None:
 
     seen = asyncio.run(call())
     assert (seen.reason, seen.via) == ("no-endpoints", "127.0.1.1:8012")
+
+
+async def _converse(change: Callable[[bytes], bytes], more: bytes = b"") -> None:
+    """Play connections of TCP with a server that changes its responses, and ends with ``more``."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                body = await reader.readexactly(int(head.split()[-1]))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+                writer.write(changed := change(body))
+                if len(changed) < len(body):
+                    break
+        except asyncio.IncompleteReadError:
+            writer.write(more)
+        finally:
+            writer.close()
+
+    sight, client = Sight("1"), Http1(1)
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        to = server.sockets[0].getsockname()
+        for _ in range(8):  # some have one request, some two; some find the first address closed
+            await client.converse([("127.0.0.2", to[1]), to], SOAK_KINDS["TCP connection"], sight)
+    assert sight.via == f"127.0.0.1:{to[1]}"
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "error"),
+    [
+        (lambda body: body[:-1], b"", NotComplete),  # lost
+        (lambda body: body[:-1] + bytes((body[-1] ^ 1,)), b"", Wrong),
+        (lambda body: body, b"!", Wrong),
+    ],
+)
+def test_a_lost_or_wrong_byte_of_a_connection_is_noticed(
+    change: Callable[[bytes], bytes], more: bytes, error: type[Exception]
+) -> None:
+    asyncio.run(_converse(lambda body: body))
+    with pytest.raises(error):
+        asyncio.run(_converse(change, more))
 
 
 def test_each_gauge_is_a_metric_of_the_activator() -> None:

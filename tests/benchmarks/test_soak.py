@@ -117,6 +117,7 @@ def test_availability_counts_the_short_requests_of_the_second_of_a_kill() -> Non
         (Sighting("autoscaler-unreachable", "scaled", 205.0), False),  # it has the scaler
         (Sighting("no-endpoints", "cold", 205.0), False),  # it must name the autoscaler
         (Sighting("no-endpoints", "scaled", 205.0), True),
+        (Sighting("no-endpoints", "bytes", 104.0), True),
         (Sighting("queue-full", "web", 104.0), False),
     ],
 )

@@ -10,9 +10,10 @@ import pytest
 from activator.build import Build, running
 from benchmarks.trace_calls import WAYS, count
 
-#: The most files and switches of each way. They may only fall. The order in which a request from
-#: zero meets its pod varies, so the counts of that way do too.
-MOST = {"get": (15, 34), "grpc": (16, 59), "held": (45, 171), "scale": (25, 118)}
+#: The most files and switches of each way. They may only fall.
+MOST = {"get": (15, 34), "grpc": (16, 59), "held": (43, 170), "scale": (25, 118)}
+#: A busy machine lets timers fire between the steps of a way, so the best of so many tries counts.
+TRIES = 5
 
 
 @pytest.mark.skipif(running() is Build.COMPILED, reason="the compiled build has no calls to trace")
@@ -20,7 +21,7 @@ MOST = {"get": (15, 34), "grpc": (16, 59), "held": (45, 171), "scale": (25, 118)
 def test_a_way_passes_few_files(way: str) -> None:
     _, trace = WAYS[way]
     with closing(asyncio.new_event_loop()) as loop:  # other tests keep their current loop
-        counts = count(loop.run_until_complete(trace()))
-    files, switches = MOST[way]
-    assert counts.files <= files
-    assert counts.switches <= switches, "python -m benchmarks.trace_calls prints each call"
+        tries = [count(loop.run_until_complete(trace())) for _ in range(TRIES)]
+    fewest = min(each.files for each in tries), min(each.switches for each in tries)
+    more = [each for each, limit in zip(fewest, MOST[way], strict=True) if each > limit]
+    assert not more, "python -m benchmarks.trace_calls prints each call"

@@ -164,6 +164,9 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ('isBusyInLastStep({"queued": [1, 0], "inFlight": [1, 0]})', False),
     ],
     "model.js": [
+        ("worded('No requests: request-log, never requested', {protocol: 'tcp'})",
+         "No connections: request-log, never requested"),
+        ("worded('1 request waits', {protocol: 'http1'})", "1 request waits"),
         (f"keyOf({view()})", "default/a"),
         (f"keyOf({view(kind='revision')})", "default/a"),
         (f"keyOf({view(kind='service')})", "Service default/a"),

@@ -132,6 +132,8 @@ async def test_the_page_of_a_tcp_service_speaks_of_connections(site: Site, open_
         await expect(answer).to_contain_text(
             re.compile(r"The last failure, .+ ago: closed, no-endpoints\. See activator reason no-")
         )
+    await expect(section(page, "Events")).to_contain_text("1 connection waited")
+    assert not re.findall(r".*\brequests?\b.*", await page.locator("#revision").inner_text())
     file.unlink()
     held.close()
 

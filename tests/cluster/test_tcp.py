@@ -24,7 +24,7 @@ async def test_a_tcp_service_sleeps_and_starts_behind_its_front(
     ip = await product.address("front", namespace)
     explained = await product.explain(f"{namespace}/front")
     assert f"Service {namespace}/front: no connection waits" in explained
-    assert "TCP: bytes pass as they come; each connection counts as one request" in explained
+    assert "TCP: bytes pass as they come; limits and load count connections" in explained
     assert "\nPort " in explained, "the port names the Service"
     async with traffic(await product.load(ip, "front", 5)) as load:  # HTTP is bytes too
         await load.more(20)

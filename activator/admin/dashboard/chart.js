@@ -3,6 +3,7 @@
 
 import { element, setChildren, setText } from "./dom.js";
 import { clock, count, counted, span } from "./format.js";
+import { worded } from "./model.js";
 import { peak, reachOf, sum } from "./history.js";
 
 /** @typedef {import("./history.js").Past} Past */
@@ -110,8 +111,8 @@ export class QueueChart {
     document.addEventListener("themechange", () => this.#remake());
   }
 
-  /** @param {Past | null} past @param {HistoryView | null} history */
-  draw(past, history) {
+  /** @param {Past | null} past @param {HistoryView | null} history @param {import("./model.js").RevisionView} view */
+  draw(past, history, view) {
     if (past === this.#shown && history === this.#history) return;
     this.#shown = past;
     this.#history = history;
@@ -121,12 +122,12 @@ export class QueueChart {
     if (none) {
       setText(
         this.#none,
-        history ? `No requests within the last ${span(reachOf(history))}.` : "Loading.",
+        history ? worded(`No requests within the last ${span(reachOf(history))}.`, view) : "Loading.",
       );
       return;
     }
     const when = (/** @type {number} */ place) => new Date(this.#timeOf(place) * 1000);
-    setText(this.#summary, `In this time: ${summaryOf(past, when)}.`);
+    setText(this.#summary, worded(`In this time: ${summaryOf(past, when)}.`, view));
     const rows = rowsOf(past, history.stepSeconds, when).map((cells) =>
       element("tr", {}, ...cells.map((text) => element("td", {}, text))),
     );

@@ -3,6 +3,7 @@
 
 import { orderChildren, element, setText } from "./dom.js";
 import { counted, finely, moment } from "./format.js";
+import { worded } from "./model.js";
 
 /** @typedef {import("./model.js").ColdStartView} ColdStartView */
 
@@ -12,7 +13,7 @@ export const PHASES = {
   address: "Kubernetes lists a pod",
   probe: "the first probe",
   "probe-passed": "the probe passes",
-  dispatched: "a request goes to the pod",
+  dispatched: "the pod is assigned",
   "first-byte": "the first byte of the response",
 };
 
@@ -48,13 +49,12 @@ export function lengthOf(coldStart, soFar) {
   return coldStart.seconds ?? Math.max(0, soFar, ...Object.values(coldStart.phases));
 }
 
+const NONE =
+  "None yet. A cold start begins with a request that arrives while no pod is usable. It does not " +
+  "count if a pod was usable a moment before.";
+
 export class ColdStartList {
-  #none = element(
-    "p",
-    { class: "empty" },
-    "None yet. A cold start begins with a request that arrives while no pod is usable. It does not " +
-      "count if a pod was usable a moment before.",
-  );
+  #none = element("p", { class: "empty" });
   #list = element("ol", { class: "cold-start-list" });
   #legend = element(
     "ul",
@@ -75,6 +75,7 @@ export class ColdStartList {
   draw(view, age) {
     const all = view.coldStarts ?? [];
     this.#none.hidden = all.length > 0;
+    setText(this.#none, worded(NONE, view));
     this.#legend.hidden = this.#list.hidden = !all.length;
     const soFar = Math.round(age * 10) / 10;
     const longest = Math.max(...all.map((one) => lengthOf(one, soFar)), 0.001);
@@ -83,15 +84,15 @@ export class ColdStartList {
       all.map((one) => {
         const key = JSON.stringify([one, longest, one.seconds === null && soFar]);
         // An unchanged item keeps its selection.
-        return [key, before.get(key) ?? itemOf(one, soFar, longest)];
+        return [key, before.get(key) ?? itemOf(one, soFar, longest, view)];
       }),
     );
     orderChildren(this.#list, [...this.#items.values()]);
   }
 }
 
-/** @param {ColdStartView} coldStart @param {number} soFar @param {number} longest */
-function itemOf(coldStart, soFar, longest) {
+/** @param {ColdStartView} coldStart @param {number} soFar @param {number} longest @param {import("./model.js").RevisionView} view */
+function itemOf(coldStart, soFar, longest, view) {
   const parts = stretches(coldStart, soFar);
   const lasted = lengthOf(coldStart, soFar);
   const ended = coldStart.outcome ?? "in progress";
@@ -101,7 +102,7 @@ function itemOf(coldStart, soFar, longest) {
     element("time", { datetime: coldStart.began }, moment(new Date(coldStart.began), new Date())),
     element("strong", { class: "number" }, finely(lasted)),
     element("span", { class: coldStart.outcome === "served" ? "" : "wait-text" }, ended),
-    element("span", { class: "muted" }, remarks(coldStart)),
+    element("span", { class: "muted" }, worded(remarks(coldStart), view)),
   );
   const bar = element("div", { class: "cold-start-bar", "aria-hidden": "true" });
   for (const { phase, lasted: s } of parts) {

@@ -3,11 +3,12 @@
 
 import { orderChildren, element, setAttr, setText } from "./dom.js";
 import { clock, count } from "./format.js";
-import { keyOfNames } from "./model.js";
+import { keyOfNames, worded } from "./model.js";
 import { MISSED } from "./store.js";
 import { eventText } from "./words.js";
 
 /** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
+/** @typedef {import("./model.js").RevisionView} RevisionView */
 
 /** Most events in the list. */
 const MOST = 50;
@@ -61,8 +62,8 @@ export class EventList {
     orderChildren(this.#list, []);
   }
 
-  /** @param {ActivatorEvent[]} events of all revisions, the newest first */
-  draw(events) {
+  /** @param {ActivatorEvent[]} events of all revisions, the newest first @param {RevisionView} view the selected one */
+  draw(events, view) {
     const matching = events.filter(
       ({ kind, revision, revisionKind }) =>
         keyOfNames(revisionKind, revision) === this.#key || kind === MISSED,
@@ -71,7 +72,7 @@ export class EventList {
     const still = (this.#paused || this.#read) && this.#list.children.length > 0;
     if (!still) {
       this.#newest = shown[0];
-      this.#items = new Map(shown.map((event) => [event, this.#itemOf(event)]));
+      this.#items = new Map(shown.map((event) => [event, this.#itemOf(event, view)]));
       orderChildren(this.#list, [...this.#items.values()]);
     }
     const held = this.#newest ? shown.indexOf(this.#newest) : 0;
@@ -86,15 +87,15 @@ export class EventList {
     else setText(this.#note, "since this page was opened");
   }
 
-  /** @param {ActivatorEvent} event */
-  #itemOf(event) {
+  /** @param {ActivatorEvent} event @param {RevisionView} view */
+  #itemOf(event, view) {
     const known = this.#items.get(event);
     if (known) return known;
     return element(
       "li",
       { class: event.kind },
       element("time", { datetime: event.time }, clock(new Date(event.time))),
-      element("span", {}, eventText(event)),
+      element("span", {}, worded(eventText(event), view)),
     );
   }
 }

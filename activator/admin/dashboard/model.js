@@ -213,6 +213,18 @@ export function unitOf(view) {
   return view.protocol === "tcp" ? "connection" : "request";
 }
 
+/** The word in a sentence, not in a name, as in default/request-log (as in throttler/reason.py). */
+const REQUEST = /(?<![\w./-])request(s?)(?![\w/-]|\.\w)/g;
+
+/**
+ * Return a text about requests; it speaks of connections if the protocol is TCP.
+ * @param {string} text
+ * @param {RevisionView} view
+ */
+export function worded(text, view) {
+  return unitOf(view) === "request" ? text : text.replace(REQUEST, "connection$1");
+}
+
 /**
  * Return the state of a revision in a few words; the reason if requests wait.
  * @param {RevisionView} view

@@ -5,7 +5,7 @@ import { QueueChart } from "./chart.js";
 import { element, setChildren, setAttr, setText } from "./dom.js";
 import { EventList } from "./event_list.js";
 import { bytes, clockAt, count, counted, seconds } from "./format.js";
-import { ageOf, capacityOf, failedAgo, partsOf, stateOf, unitOf } from "./model.js";
+import { ageOf, capacityOf, failedAgo, partsOf, stateOf, unitOf, worded } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
 import { setTitle, requestsWait } from "./summary.js";
@@ -106,8 +106,8 @@ export class RevisionPage {
     const current = { ...known, view: detail.view, at: detail.at };
     this.#waitPanel.drawAge(current, now);
     this.#coldStarts.draw(detail.view, ageOf(current, now));
-    this.#chart.draw(known.past, store.history);
-    this.#events.draw(store.events);
+    this.#chart.draw(known.past, store.history, detail.view);
+    this.#events.draw(store.events, detail.view);
   }
 
   /** @param {RevisionView} view @param {Known} known */
@@ -168,12 +168,12 @@ class WaitPanel {
     if (reason === null && view.deleted)
       setChildren(this.#why, `The ${namesOf([{ view }])[0]} was deleted: a new ${unitOf(view)} would get ${unitOf(view) === "request" ? "404" : "no pod"}.`);
     else if (reason === null) setChildren(this.#why, `A new ${unitOf(view)} would go to a pod at once.`);
-    else setChildren(this.#why, element("code", {}, reason), ` ${would}${reasonSentence(reason, detail, view.kind)}`);
+    else setChildren(this.#why, element("code", {}, reason), ` ${would}${worded(reasonSentence(reason, detail, view.kind), view)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>
       command
         ? element("pre", { tabindex: "0" }, element("code", {}, text))
-        : element("p", {}, text),
+        : element("p", {}, worded(text, view)),
     );
     const page = element(
       "p",
@@ -240,7 +240,7 @@ export function factsOf(view) {
   const facts = [
     ["Queue", `${count(view.queued)} of at most ${count(view.queueDepth)}${held}`],
     ["In flight", `${count(view.inFlight)} of ${most === Infinity ? "any number" : count(most)}`],
-    ["Capacity", view.capacityBreakdown?.sentence ?? ""],
+    ["Capacity", worded(view.capacityBreakdown?.sentence ?? "", view)],
     ["Errors", failuresOf(view.failures)],
     ["Forecast", forecasts(view).join("; ")],
     ["A pod is usable if", readiness(view.readinessRule)],

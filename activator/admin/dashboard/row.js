@@ -3,7 +3,7 @@
 
 import { element, setChildren, setAttr, setText } from "./dom.js";
 import { clockAt, count, rate, seconds } from "./format.js";
-import { ageOf, capacityOf, keyOf, stateOf, trouble, unitOf } from "./model.js";
+import { ageOf, capacityOf, keyOf, stateOf, trouble, unitOf, worded } from "./model.js";
 import { PodBlocks } from "./pod_blocks.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
@@ -77,10 +77,10 @@ export class Row {
   #drawAll({ view, past, recent, rank }, history) {
     setAttr(this.element, "class", rank.now);
     setText(this.#queued, count(view.queued));
-    this.#spark.draw(past?.queued ?? [], history);
+    this.#spark.draw(past?.queued ?? [], history, view);
     const failed = rank.now === "failing" && recent.errors > 0;
     setText(this.#why, failed ? `${unitOf(view)}s failed` : stateOf(view));
-    if (view.reason) setText(this.#because, reasonSentence(view.reason, view.reasonDetail, view.kind));
+    if (view.reason) setText(this.#because, worded(reasonSentence(view.reason, view.reasonDetail, view.kind), view));
     else if (trouble(view) && !failed) setText(this.#because, `A new ${unitOf(view)} would wait.`);
     else {
       const last = view.lastFailure ? `last ${failure(view.lastFailure)}` : "within the last minute";

@@ -3,6 +3,7 @@
 
 import { svgElement, setAttr } from "./dom.js";
 import { counted, span } from "./format.js";
+import { worded } from "./model.js";
 import { peak, reachOf } from "./history.js";
 
 const WIDTH = 120;
@@ -45,8 +46,9 @@ export class Sparkline {
   /**
    * @param {number[]} values
    * @param {import("./history.js").HistoryView | null} history null until it is loaded
+   * @param {import("./model.js").RevisionView} [view] the revision; without it, all of them
    */
-  draw(values, history) {
+  draw(values, history, view) {
     setAttr(this.#area, "d", history === null ? "" : areaOf(values, history.steps));
     const reach = history === null ? 0 : reachOf(history);
     // No line where no history exists: a line would mean that no request was queued.
@@ -55,6 +57,6 @@ export class Sparkline {
     const { most } = peak(values);
     this.element.classList.toggle("any", most > 0);
     const text = most ? `at most ${counted(most, "queued request")}` : "no queued request";
-    setAttr(this.element, "aria-label", `${text} within the last ${span(reach)}`);
+    setAttr(this.element, "aria-label", `${view ? worded(text, view) : text} within the last ${span(reach)}`);
   }
 }

@@ -4,7 +4,7 @@
 import { compare } from "./attention.js";
 import { element, setChildren, byId, setText } from "./dom.js";
 import { clockAt, count, counted, rate, seconds } from "./format.js";
-import { ageOf } from "./model.js";
+import { ageOf, worded } from "./model.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
 import { namesOf, reasonSentence } from "./words.js";
@@ -132,7 +132,7 @@ export class Summary {
     const { key, view, rank } = all.longest;
     const since = clockAt(rank.since, now);
     const more = alsoWaiting(all.waiting, view.reason);
-    const why = reasonSentence(view.reason ?? "", view.reasonDetail, view.kind);
+    const why = worded(reasonSentence(view.reason ?? "", view.reasonDetail, view.kind), view);
     this.#drawOnce([key, since, more, why].join("|"), () => [
       "In ",
       element("a", { href: toRevision(key) }, key),

@@ -151,11 +151,8 @@ def keep_demand(exchange: Exchange, now: float) -> None:
 
 def _for_pod(exchange: Exchange) -> Request:
     """Return the request that a pod gets."""
-    request, base, id_ = (
-        exchange.request,
-        exchange.client.base,
-        exchange.entry.throttler.revision.id,
-    )
+    request, base = exchange.request, exchange.client.base
+    id_ = exchange.entry.throttler.revision.id
     lines = words.REF_LINES % (id_.name.encode(), id_.namespace.encode())
     removed: tuple[bytes, ...] = words.REMOVED
     if not request.value_of(b"x-forwarded-host"):  # a field without a value is replaced

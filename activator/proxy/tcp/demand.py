@@ -21,7 +21,7 @@ BUSY_SECONDS: Final = 1.0
 
 
 @final
-class Demand:
+class ConnectionDemand:
     """The demand of one connection.
 
     Arguments:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVarTuple, final
 
 from activator.discovery.api_server import ApiServer
@@ -38,6 +37,7 @@ from activator.scale.decisions.record import (
 )
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
+from activator.scale.wakers.scale import SCALE
 from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
 from activator.scale.workloads.services import EnabledServices
 
@@ -93,12 +93,11 @@ class Sharing:
         self._records = records
         self._loads = loads
         self._parts = parts
-        # By resource, namespace and name: one workload has one owner, whatever its wakers are.
-        self._services: dict[tuple[object, ...], tuple[ServiceName, ...]] = {}
+        self._services: dict[ScaleTarget, tuple[ServiceName, ...]] = {}
 
     def of(self, target: ScaleTarget) -> Sequence[ServiceName]:
         """Return the Services of a workload, sorted; none for an unknown workload."""
-        return self._services.get(target[:3], ())
+        return self._services.get(_shared(target), ())
 
     def move(
         self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
@@ -109,11 +108,11 @@ class Sharing:
         if before is not None:
             left = tuple(each for each in self.of(before) if each != name)
             if left:
-                self._services[before[:3]] = left
+                self._services[_shared(before)] = left
             else:
-                del self._services[before[:3]]
+                del self._services[_shared(before)]
         if after is not None:
-            self._services[after[:3]] = tuple(sorted({*self.of(after), name}))
+            self._services[_shared(after)] = tuple(sorted({*self.of(after), name}))
 
     def clear(self) -> None:
         """Remove all Services."""
@@ -131,7 +130,9 @@ class Sharing:
         assert facts.target is not None
         assert facts.replicas is not None
         sharing, marks = self.of(facts.target), facts.target.waker.marks
-        eldest = name if len(sharing) == 1 else self._eldest(facts.target)
+        eldest, other_waker = name, ""
+        if len(sharing) > 1:
+            eldest, other_waker = self._eldest(facts.target), self._other_waker(facts.target)
         load, slice_since = self._load(sharing, now), None
         if facts.service.asks.route in WITH_SLICES:
             every = (part.slice_since(name, now) for part in self._parts)
@@ -141,7 +142,8 @@ class Sharing:
             frozen=frozen,
             replicas=facts.replicas,
             ready=facts.ready,
-            other_owner=facts.other_owner if eldest == name else f"Service {'/'.join(eldest)}",
+            other_owner=other_waker
+            or (facts.other_owner if eldest == name else f"Service {'/'.join(eldest)}"),
             slice_since=slice_since,
             lease=facts.lease,
             decides=eldest == name,
@@ -150,6 +152,7 @@ class Sharing:
             panic_rate=load.panic_rate,
             marks=marks,
             is_marked=marks and all(self._records[each].facts.service.mark for each in sharing),
+            wakers_differ=bool(other_waker),
         )
 
     def is_own(self, name: ServiceName, seen: Observed, now: float) -> bool:
@@ -165,13 +168,15 @@ class Sharing:
             return seen.decides
         return self._loads.current(name, now) > 0
 
-    def other_waker(self, target: ScaleTarget) -> str:
+    def _other_waker(self, target: ScaleTarget) -> str:
         """Return a Service of a workload with another waker than ``target`` has; empty for none.
 
         It would not know that the workload sleeps, and would send requests to its pods.
         """
-        names = (name for name in self.of(target) if self._records[name].facts.target != target)
-        return next((f"waker of Service {'/'.join(name)}" for name in names), "")
+        for name in self.of(target):
+            if self._records[name].facts.target != target:
+                return f"waker of Service {'/'.join(name)}"
+        return ""
 
     def is_closing(self, target: ScaleTarget) -> bool:
         """Return whether a Service of a workload is about to put it to sleep."""
@@ -197,6 +202,11 @@ class Sharing:
         rows = [self._loads.measured(each, now) for each in names]
         current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
         return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
+
+
+def _shared(target: ScaleTarget) -> ScaleTarget:
+    """Return a workload whatever its waker is: it has one owner."""
+    return target if target.waker is SCALE else target._replace(waker=SCALE)
 
 
 @final
@@ -513,8 +523,8 @@ class Engine:
         if not (seen.decides or seen.replicas):
             # Any Service starts a shared workload, but always with the replicas of the oldest one.
             asks = self._sharing.asks_of_eldest(wishes, facts.target)
-        if different := self._sharing.other_waker(facts.target):
-            seen, asks = seen._replace(other_owner=different), asks.with_a_replica()
+        if seen.wakers_differ:
+            asks = asks.with_a_replica()
         plan = record.planner.decide(asks, seen, now)
         if record.sleep.replicas != seen.replicas:
             record.sleep.note(seen.replicas, now)
@@ -523,21 +533,20 @@ class Engine:
                 self._call(name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
-        waiting = 0 if seen.called else ceil(seen.current)
         if record.trial is not None:
             if plan.replicas not in (None, record.trial):
-                record.sleep.waited += 0 if record.trial else waiting
+                record.sleep.waited += 0 if record.trial else seen.waiting
                 record.trial = plan.replicas
                 record.sleep.note(plan.replicas, now)
             plan = record.as_trial(plan)
         elif plan.replicas is not None and (not facts.replicas or now >= record.not_before):
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
-                record.sleep.waited += waiting
+                record.sleep.waited += seen.waiting
             record.why = plan.why if self._sharing.is_own(name, seen, now) else None
             record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
-        if different and plan.replicas is None:
+        if seen.wakers_differ and plan.replicas is None:
             plan = plan._replace(hold=ScaleReason.TWO_OWNERS)
         if seen.marks and self._sharing.is_closing(facts.target):
             plan = plan._replace(marked=True)

@@ -11,6 +11,7 @@ have these endpoints, and no request came meanwhile.
 from __future__ import annotations
 
 from enum import Enum
+from math import ceil
 from typing import Final, NamedTuple, final
 
 from activator.kpa.decision import Autoscaler, Observation, Why
@@ -76,6 +77,7 @@ class Observed(NamedTuple):
         rate, panic_rate: mean requests per second of the two windows.
         marks: whether the Service has the asleep mark while its workload sleeps.
         is_marked: whether all Services of the workload have it.
+        wakers_differ: whether ``other_owner`` is a Service with another waker.
         awake: whether the Service has awake hours now.
         awake_until: when that may change.
         called: whether ``current`` is a request to a Service that wakes this one, too.
@@ -97,9 +99,15 @@ class Observed(NamedTuple):
     panic_rate: float = 0.0
     marks: bool = False
     is_marked: bool = False
+    wakers_differ: bool = False
     awake: bool = False
     awake_until: float = FOREVER
     called: bool = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests to the Service itself that wait if it has no pod."""
+        return 0 if self.called else ceil(self.current)
 
 
 class Plan(NamedTuple):

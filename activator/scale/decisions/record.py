@@ -101,12 +101,13 @@ class Facts(NamedTuple):
     @property
     def ready(self) -> int:
         """Pods that may get requests: no pod of a workload that sleeps, though it is listed."""
-        return 0 if self.marks and not self.replicas else self.listed
+        return self.listed if self.replicas or not self.marks else 0
 
     @property
     def is_paused(self) -> bool:
         """Whether the ScaledObject that owns the workload must not add replicas."""
-        return any(each.reason is ScaleReason.SCALED_OBJECT_PAUSED for each in self.findings)
+        paused = ScaleReason.SCALED_OBJECT_PAUSED
+        return bool(self.findings) and any(each.reason is paused for each in self.findings)
 
     @property
     def is_settled(self) -> bool:
@@ -162,7 +163,8 @@ def read_facts(joined: Joined, rights: Rights) -> Facts:
         (Need.MARK, facts.marks or service.mark),
         (Need.STARTUP_CPU, service.asks.waker.startup_cpu),
     )
-    return facts._replace(needs=tuple(need for need, is_needed in needs if is_needed))
+    found = tuple([need for need, is_needed in needs if is_needed])
+    return facts._replace(needs=found) if found else facts
 
 
 def _without_needs(joined: Joined, rights: Rights) -> Facts:
@@ -201,10 +203,11 @@ def _without_needs(joined: Joined, rights: Rights) -> Facts:
 
 def _waker(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     """Return the waker of a Service, or why it can have none; most Services need no table."""
-    is_plain = service.asks.waker == WakerWords() and target.resource in KNOWN_KINDS.values()
+    is_plain = service.asks.waker == _NO_WORDS and target.resource in KNOWN_KINDS.values()
     return SCALE if is_plain else waker_of(service, target)
 
 
+_NO_WORDS: Final = WakerWords()
 _NO_SCALE: Final = (
     "annotation activator.dev/target: {0}: {1.kind} of {1.group}/{1.version} has no scale "
     "subresource: say how it sleeps by activator.dev/waker patch, with activator.dev/sleep-patch "

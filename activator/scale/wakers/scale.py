@@ -52,9 +52,13 @@ class Scale(State):
         return json.dumps(wanted, separators=(",", ":")).encode()
 
 
-@dataclass(frozen=True, slots=True)
 class ScaleWaker(Waker[Scale]):
-    """Changes the replicas. Knative's counterpart: pkg/reconciler/autoscaling/kpa/scaler.go."""
+    """Changes the replicas. Knative's counterpart: pkg/reconciler/autoscaling/kpa/scaler.go.
+
+    It has no words, so there is only ``SCALE``: each look at a workload hashes its waker.
+    """
+
+    __slots__ = ()
 
     name = "scale"
     marks = False

@@ -463,7 +463,7 @@ async def test_a_service_has_no_advice_of_knative(world):
         (
             AppProtocol.TCP,
             False,
-            "TCP: bytes pass as they come; each connection counts as one request",
+            "TCP: bytes pass as they come; limits and load count connections",
         ),
     ],
 )
@@ -500,6 +500,38 @@ async def test_a_tcp_service_has_connections(world):
     answer = view(world, throttler) | {"queued": 0, "reason": None, "nextReason": None}
     text = "deleted; no connection waits, a new one would get no pod"
     assert shown(answer)[0] == f"Service default/hello: {text}"
+    world.driver.close()
+
+
+@pytest.mark.parametrize("field", ["reason", "nextReason", "lastFailure"])
+@pytest.mark.parametrize("folder", [None, {"folder": "objects"}])
+async def test_no_text_of_a_tcp_service_means_requests(world, field, folder):
+    throttler = service(world, protocol=AppProtocol.TCP)
+    world.pods(throttler, POD, not_ready=(OTHER,))
+    world.request(throttler)
+    cold_start: dict[str, object] = {
+        "began": "1",
+        "outcome": None,
+        "seconds": None,
+        "requests": 1,
+        "phases": {},
+    }
+    found = detail_view(world.driver, throttler) | {
+        "coldStarts": [cold_start],
+        "forecast": {"drainSecondsPerRequest": 2, "expectedWaitSeconds": 3},
+        "failures": {"queue-full": 2},
+    }
+    for row in TABLE:
+        reason = row.reason.value
+        if reason in ("bad-request", "denied", "not-authorized", "asleep"):
+            continue  # nothing but HTTP has them
+        failed = {"secondsAgo": 3.2, "status": 0, "reason": reason, "detail": None}
+        given = {"lastFailure": failed} if field == "lastFailure" else {field: reason}
+        for deleted in (False, True):
+            answer = found | {"reason": None, "nextReason": None, "deleted": deleted} | given
+            lines = [line for line in shown(answer, manifests=folder) if "kubectl" not in line]
+            assert "connection" in lines[0]
+            assert not [line for line in lines if re.search(r"\brequests?\b", line)], reason
     world.driver.close()
 
 

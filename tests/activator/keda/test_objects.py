@@ -11,8 +11,8 @@ from activator.keda.objects import (
     SCALED_OBJECT,
     RequestRate,
     RouteObject,
+    RouteTimeouts,
     Target,
-    Timeouts,
     parse_body,
     parse_route,
     parse_scaled_object,
@@ -55,7 +55,7 @@ def test_a_scaled_object_with_the_least_fields() -> None:
     found = parse_scaled_object(scaled())
     assert found.rules == (RouteRule(),)
     assert (found.target, str(found.target)) == (Target("s", 80, ""), "s:80")
-    assert (found.timeouts, found.fallback, found.rate) == (Timeouts(), None, None)
+    assert (found.timeouts, found.fallback, found.rate) == (RouteTimeouts(), None, None)
     assert (found.concurrency, found.uid, found.created) == (100, "u1", "2026-01-01T00:00:00Z")
 
 
@@ -90,19 +90,19 @@ def test_a_scaled_object_with_all_fields() -> None:
     hosts = ("shop.example.com", "*.example.org")
     assert found.rules == (RouteRule(hosts, ("api", "v2"), headers),)
     assert found.fallback == Target("spare", 0, "web")
-    assert found.timeouts == Timeouts(7, None, 90)
+    assert found.timeouts == RouteTimeouts(7, None, 90)
     assert (found.rate, found.concurrency) == (RequestRate(9, 120, 0.5), None)
 
 
 @pytest.mark.parametrize(
     ("spec", "timeouts"),
     [
-        ({"timeouts": {"conditionWait": "0s", "responseHeader": "0"}}, Timeouts()),
-        ({"timeouts": {"conditionWait": "2s"}}, Timeouts(2)),
-        ({"coldStartTimeoutFailoverRef": {"service": "s", "port": 1}}, Timeouts(30)),
+        ({"timeouts": {"conditionWait": "0s", "responseHeader": "0"}}, RouteTimeouts()),
+        ({"timeouts": {"conditionWait": "2s"}}, RouteTimeouts(2)),
+        ({"coldStartTimeoutFailoverRef": {"service": "s", "port": 1}}, RouteTimeouts(30)),
     ],
 )
-def test_the_times_of_a_scaled_object(spec: Any, timeouts: Timeouts) -> None:
+def test_the_times_of_a_scaled_object(spec: Any, timeouts: RouteTimeouts) -> None:
     assert parse_scaled_object(scaled(**spec)).timeouts == timeouts
 
 
@@ -121,7 +121,7 @@ def test_a_scaled_object_with_the_old_target() -> None:
 def test_a_route_with_the_least_fields() -> None:
     found = parse_route(route())
     assert (found.rules, found.target) == ((), Target("s", 0, "http"))
-    assert (found.concurrency, found.rate, found.timeouts) == (5, None, Timeouts())
+    assert (found.concurrency, found.rate, found.timeouts) == (5, None, RouteTimeouts())
 
 
 def test_a_route_with_all_fields() -> None:
@@ -158,7 +158,7 @@ def test_a_route_with_all_fields() -> None:
     assert found.fallback == Target("spare", 8080, "")
     assert found.placeholder == StaticResponse(503, b"\r\nX-A: b", b"soon")
     assert (found.max_pending, found.overflow) == (4, True)
-    assert found.timeouts == Timeouts(0, 5, 1)
+    assert found.timeouts == RouteTimeouts(0, 5, 1)
     files = StaticResponse(418, files=None, by_path=True, config_map="files")
     assert found.static_routes == (StaticRoute((RouteRule((), ("robots.txt",)),), files, True),)
     assert found.config_maps == {"files"}

@@ -161,6 +161,27 @@ def test_request_that_waits_for_a_pod_that_is_not_ready_is_shown_with_its_respon
     assert "app-1 responds to the first queued request, 1,500 ms" in answered(narrator, 11.5)[0]
 
 
+def test_the_lines_of_a_tcp_service_are_about_connections():
+    narrator, tcp = Narrator(), DemoService("tcp", listen_port=8014)
+    events: list[tuple[str, dict[str, object]]] = [
+        ("queued", {"concurrency": 1}),
+        ("responded", {"path": "/request", "status": 200, "took": 0.1}),
+        ("queued", {"reason": "pods-not-ready"}),
+        ("draining", {}),
+    ]
+    lines = [
+        line
+        for kind, details in events
+        for line in narrator.lines(DemoEvent(1.0, tcp, kind, "tcp-1", details), NOON)
+    ]
+    assert [line.partition("  ")[2] for line in lines] == [
+        "tcp      a connection arrives and there is no pod: the activator queues it",
+        "tcp      tcp-1 responds to the first queued connection, 0 ms after its arrival",
+        "tcp      a connection arrives and no pod can take it: the activator queues it",
+        "tcp      pod tcp-1 stops: it finishes its connections",
+    ]
+
+
 def test_many_responses_are_shown_together():
     narrator = Narrator()
     lines = [line for number in range(20) for line in answered(narrator, number / 100)]

@@ -140,6 +140,23 @@ async def test_a_pods_life_is_in_the_log_from_its_first_listing_to_its_end(world
     assert (capacity["capacity"], capacity["reason"]) == (0, "pods-not-ready")
 
 
+async def test_the_log_of_a_tcp_service_speaks_of_connections(world: World) -> None:
+    revision = world.revision(protocol=AppProtocol.TCP)
+    listed = frozenset({Endpoint(POD, "uid")})
+    pods = {AppProtocol.TCP: ListedEndpoints(listed, frozenset())}
+    world.driver.set_endpoints(APP, pods)
+    world.pass_probes()
+    (tracker,) = revision.backends.pods.values()
+    world.driver.connect_failed(tracker, "refused")
+    world.ask(revision)
+    world.driver.set_endpoints(APP, {AppProtocol.TCP: ListedEndpoints(frozenset(), frozenset())})
+    lines = world.messages()
+    assert f"pod {POD}: a connection could not be sent to it: refused; " in "\n".join(lines)
+    assert "no connection can be sent: capacity 10 -> 0; " in "\n".join(lines)
+    assert len(lines) >= 6
+    assert not [line for line in lines if "request" in line]
+
+
 async def test_scale_to_zero_is_in_the_log(world: World) -> None:
     world.revision()
     world.list_pods(POD)

@@ -15,7 +15,6 @@ from activator.records.entries import Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.telemetry.otel import Identity, LoopLag
 from throttler.model import (
-    AppProtocol,
     Endpoint,
     ListedEndpoints,
     Revision,
@@ -141,7 +140,7 @@ class World(ANY):
             *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready)),
             zones=zones,
         )
-        self.driver.set_endpoints(throttler.revision.id, {AppProtocol.HTTP1: endpoints})
+        self.driver.set_endpoints(throttler.revision.id, {throttler.revision.protocol: endpoints})
         known = {pod.address: pod for pod in throttler.backends.pods.values()}
         return [known[address] for address in (*ready, *not_ready)]
 
