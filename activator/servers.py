@@ -93,6 +93,9 @@ class Servers:
         self._tcp = TcpClients(runtime.proxy)
         self.service_ports = ServicePorts(runtime.proxy, settings.bind, self._tcp.accept)
         runtime.driver.on_route = self.service_ports.set_route
+        runtime.observers.port_warnings = lambda: self.service_ports.warnings(
+            {sock.getsockname()[1]: f"port {name}" for name, sock in self.sockets.items()}
+        )
 
     async def start(self) -> None:
         """Start all servers; the data ports last, when everything else works.

@@ -128,6 +128,7 @@ _SCALED_OBJECTS: Final = "kubectl get scaledobjects -n {namespace}"
 #: The pods of a Service, by the names in its EndpointSlices: a shell inserts them.
 _NAMES: Final = f"$({_SLICES} -o 'jsonpath={{..targetRef.name}}')"
 _DESCRIBE_PODS: Final = f"kubectl describe pods -n {{namespace}} {_NAMES}"
+_STATES: Final = f"kubectl get pods -n {{namespace}} {_NAMES}"
 _LOGS: Final = f"for pod in {_NAMES}; do kubectl logs -n {{namespace}} $pod --tail=20; done"
 #: Without an address, no EndpointSlice lists a pod. A quota or a webhook lets no pod begin.
 _PENDING: Final = "kubectl get pods -n {namespace} --field-selector=status.phase=Pending"
@@ -202,7 +203,7 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         "address and pass the probe. If Kubernetes' readiness counts, list its address under "
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
         service_meaning="Kubernetes lists pods of this Service, but none is usable yet.",
-        service_commands=(_DESCRIBE_PODS,),
+        service_commands=(_STATES, _DESCRIBE_PODS, _LOGS),
         service_in_folder="Read the last error in the table of pods. Each program must listen at "
         "its address and pass the probe. If Kubernetes' readiness counts, set the condition ready "
         "to true in the EndpointSlices, in the folder {folder}",
@@ -219,10 +220,10 @@ TABLE: Final[tuple[ReasonRow, ...]] = (
         service_advice="Compare the probe with the last error in the table of pods. If connections "
         "are refused, the application does not listen on the Service's targetPort. The annotation "
         "activator.dev/probe chooses another probe.",
-        service_commands=(_DESCRIBE_PODS,),
+        service_commands=(_DESCRIBE_PODS, _LOGS),
         route_advice="Compare the probe with the last error in the table of pods. If connections "
         "are refused, the application does not listen on the Service's targetPort.",
-        route_commands=(_DESCRIBE_PODS,),
+        route_commands=(_DESCRIBE_PODS, _LOGS),
         service_in_folder="Compare the probe with the last error in the table of pods. The "
         "EndpointSlices list the addresses, in the folder {folder}",
     ),

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from activator.console import client, explain, explain_parts, status
 from activator.console.screen import Page, Shown, screen, show, watch
 
-#: The reasons of an object with a wrong value, and of one whose requests another object gets.
-_INVALID, _LOSES = "invalid", "host-conflict"
+#: The reasons of an object with a wrong value, and of one whose requests or port another one has.
+_INVALID, _LOSES = "invalid", ("host-conflict", "port-conflict")
 
 
 class Status:
@@ -64,7 +64,7 @@ class Status:
                     continue
                 if names not in used and reason != told:
                     lines.append(f"not in use: {explain.warning(each)}")
-                elif reason == _LOSES:
+                elif reason in _LOSES:
                     lines.append(explain.warning(each))
         return lines
 

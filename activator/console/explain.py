@@ -23,6 +23,8 @@ from throttler.reason import TABLE, Reason
 LISTED_HOSTS: Final = 5
 #: Maximum of objects without effect on the page.
 LISTED_WARNINGS: Final = 5
+#: Seconds until a start may count as clearly late, however short the usual one is.
+CLEARLY_LATE: Final = 10.0
 _NO_SCALER: Final = Reason.SCALER_UNREACHABLE.value
 #: Harmless as well where nothing scales: no workload is needed to list pods.
 _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-kind")
@@ -45,7 +47,7 @@ def page(
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
-    starts = scaled.starts and one.text("nextReason", "") in reasons.OF_STARTS and not _failed(one)
+    starts = _starts(one, scaled.starting)
     facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
@@ -92,6 +94,23 @@ def _headline(one: client.Json, cause: str, starts: bool) -> str:
     return f"{name}: no {unit} waits{would}"
 
 
+def _starts(one: client.Json, elsewhere: float | None) -> bool:
+    """Return whether the scaler began a start, which is not clearly late and follows no failed one.
+
+    Arguments:
+        elsewhere: seconds since the scaler requested the first replica; None without a start.
+    """
+    if elsewhere is None or one.text("nextReason", "") not in reasons.OF_STARTS or _failed(one):
+        return False
+    forecast = one.node("forecast")
+    usual, took = 0.0, elsewhere
+    if forecast is not None:
+        usual = forecast.number("startSeconds", default=0.0)
+        took = max(elsewhere, forecast.number("startingSeconds", default=0.0))
+    # The usual time is a median, so many healthy starts take somewhat longer.
+    return took <= (max(3 * usual, CLEARLY_LATE) if usual else FIRST_START)
+
+
 def _starting(one: client.Json, reason: str, *, late: bool = True) -> str:
     """Return how far a start is; empty if none is in progress, or if pods have another problem.
 
@@ -130,7 +149,7 @@ def _facts(
     if (interceptor := one.node("interceptor")) is not None:
         yield from _interceptor(one, interceptor)
     if (route := one.node("route")) is not None:
-        yield from _route(route)
+        yield from _route(route, is_open=not _is_port_taken(one))
     if status.is_plain(one) and "protocol" in one:
         yield Fact("Protocol", (_protocol(one),))
     if warnings := [*map(warning, one.nodes("objectWarnings", required=False))]:
@@ -278,7 +297,13 @@ def _protocol(one: client.Json) -> str:
     return f"{protocol} over TLS; certificates are not verified" if one.flag("tls") else protocol
 
 
-def _route(route: client.Json) -> Iterator[Fact]:
+def _is_port_taken(one: client.Json) -> bool:
+    """Return whether the activator cannot listen on the port of a Service."""
+    warnings = one.nodes("objectWarnings", required=False)
+    return any(each.text("reason", default="") == "port-conflict" for each in warnings)
+
+
+def _route(route: client.Json, *, is_open: bool) -> Iterator[Fact]:
     """Yield the hosts and the rules of a Service, and the port that is its alone."""
     hosts = route.texts("hosts")
     rules = route.texts("rules") if "rules" in route else hosts
@@ -292,7 +317,8 @@ def _route(route: client.Json) -> Iterator[Fact]:
             yield Fact("Not its own", tuple(_first(lines)))
     if "port" in route:
         direct = ", new connections reach the pods" if route.flag("reconnect") else ""
-        yield Fact("Port", (f"{route.whole('port')}{direct}",))
+        state = direct if is_open else ", where the activator does not listen: see Warnings"
+        yield Fact("Port", (f"{route.whole('port')}{state}",))
 
 
 def _interceptor(one: client.Json, interceptor: client.Json) -> Iterator[Fact]:

@@ -27,12 +27,13 @@ class ScalerFacts(NamedTuple):
 
     Attributes:
         cause: the reason why no pod can start; empty if nothing is known to prevent it.
-        starts: whether a start began a moment ago. The request may be in another activator.
+        starting: seconds since the first replica was requested; None if no start is in progress.
+            The request may be in another activator.
     """
 
     facts: tuple[Fact, ...] = ()
     cause: str = ""
-    starts: bool = False
+    starting: float | None = None
 
 
 #: The scaler was not asked.
@@ -52,7 +53,7 @@ def ask(url: str, namespace: str, name: str, activator: client.Json | None = Non
         with client.Admin(url, host="localhost") as scaler:
             service = client.parse(scaler.get(path))
             cause = service.text("cause", default="")
-            return ScalerFacts(tuple(facts(service)), cause, _starts(service))
+            return ScalerFacts(tuple(facts(service)), cause, _starting(service))
     except client.NotKnown:
         lines: tuple[str, ...] = (f"the scaler at {url} knows no such Service",)
     except client.Refused as error:  # a follower, which names the leader
@@ -99,13 +100,13 @@ def facts(service: client.Json) -> Iterator[Fact]:
         yield Fact("Findings", tuple(f"{_reason(each)}{each.text('note')}" for each in findings))
 
 
-def _starts(service: client.Json) -> bool:
-    """Return whether the first replica was requested a moment ago, and no pod is ready yet."""
+def _starting(service: client.Json) -> float | None:
+    """Return seconds since the first replica was requested; None if a pod is ready."""
     change = service.node("lastChange")
     if change is None or change.whole("before") or service.text("phase", default="") != "starting":
-        return False
+        return None
     ago = datetime.now(UTC) - datetime.fromisoformat(change.text("at"))
-    return ago.total_seconds() <= FIRST_START
+    return ago.total_seconds()
 
 
 def _state(service: client.Json) -> str:

@@ -281,7 +281,7 @@ async def check(response: AiohttpResponse) -> None:
     try:
         message = _OBJECT.decode(body).get("message")
     except UNDECODABLE:
-        message = body[:200].decode("utf-8", "replace")
+        message = body[:200].decode("utf-8", "replace").strip()
     reason = ascii(message)[1:-1][:200] if isinstance(message, str) else ""
     raise ServerResponseError(response.status, reason, response.retry_after)
 

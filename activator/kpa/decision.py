@@ -101,7 +101,8 @@ SENTENCES: Final = {
     "ready, there are at most 10 times as many as initial-scale asks for",
     Why.SCALE_DOWN_RATE: "one decision removes at most half of the ready pods",
     Why.RUNNING: "the requests in flight and queued need as many pods",
-    Why.NOT_IDLE: "the last request ended less than idle-seconds ago",
+    Why.NOT_IDLE: "idle-seconds have not passed since the last request, or since the scaler began "
+    "to watch the workload",
     Why.IDLE: "no request for idle-seconds",
     Why.COLD_START: "a request waits while there is no pod",
     Why.INITIAL_SCALE: "initial-scale keeps as many pods until 60 s after all were ready",

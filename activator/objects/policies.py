@@ -6,7 +6,7 @@ Pure. Knative has no counterpart.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
@@ -331,10 +331,20 @@ def unknown(annotations: Field, known: Iterable[str]) -> dict[str, str]:
     words = [name.removeprefix(PREFIX) for name in known]
     ours = [str(name) for name in annotations.mapping() if str(name).startswith(PREFIX)]
     return {
-        name: "".join(PREFIX + near for near in get_close_matches(word, words, 1))
+        name: "".join(PREFIX + near for near in _near(word, words))
         for name in ours
         if (word := name[len(PREFIX) :]) not in words
     }
+
+
+def _near(word: str, words: Collection[str]) -> list[str]:
+    """Return the most similar word, if one is similar; first among words with all parts of it.
+
+    So ``wake-paths`` leads to ``wake-not-paths``, not to ``wake-patch``.
+    """
+    parts = set(word.split("-"))
+    longer = [each for each in words if len(parts) > 1 and parts < set(each.split("-"))]
+    return get_close_matches(word, longer, 1) or get_close_matches(word, words, 1)
 
 
 def without_readers(annotations: Field, known: Iterable[str]) -> list[str]:

@@ -393,6 +393,11 @@ def _words(values: type[Enum]) -> str:
     return ", ".join(f"`{each.value}`" for each in values if each.value)
 
 
+_PROTOCOLS: Final = replace(
+    words({"http": False, "tcp": True}),
+    allowed="one of http, tcp (a name such as postgresql belongs in appProtocol of the port)",
+)
+
 #: All annotations but ``enabled``, by name without the prefix.
 TABLE: Final[Mapping[str, AnnotationRow]] = {
     "target": AnnotationRow(
@@ -461,7 +466,7 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "The port whose requests are buffered.",
     ),
     "protocol": AnnotationRow(
-        *("tcp.chosen", words({"http": False, "tcp": True}), "`http`, `tcp`"),
+        *("tcp.chosen", _PROTOCOLS, "`http`, `tcp`"),
         "`tcp` if `appProtocol` of the port names such a protocol, as `postgresql`; else `http`",
         "With `tcp`, the bytes of each connection pass as they come. A connection counts as one "
         "request.",

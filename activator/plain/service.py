@@ -319,8 +319,9 @@ def _refused_tcp(asks: Annotations) -> str:
     sleeps = asks.scale.min_scale == 0
     if asks.route is Route.SHARED and not asks.tcp.listen_port:
         return (
-            f"{PROTOCOL} tcp needs {PREFIX}route front, and the route is shared: a connection "
-            f"names no host, so on the shared port nothing names its Service"
+            f"{PROTOCOL} tcp needs {PREFIX}route front, or {PREFIX}listen-port where activator "
+            f"local runs, and the route is shared: a connection names no host, so on the shared "
+            f"port nothing names its Service"
         )
     if asks.route is Route.TAKEOVER and sleeps:
         return (
@@ -443,7 +444,10 @@ def _about_protocol(ports: Field, chosen: BufferedPort) -> Sequence[str]:
     for port in ports.items():
         protocol = port["appProtocol"].text()
         if port["name"].text() == chosen.name and protocol not in _HTTP2 | _HTTP1 | _TLS:
-            return [f"appProtocol {protocol} is unknown: the pods are taken to speak HTTP/1.1"]
+            return [
+                f"appProtocol {protocol} is unknown: the pods are taken to speak HTTP/1.1; for a "
+                f"protocol other than HTTP, set {PROTOCOL} to tcp"
+            ]
     return ()
 
 

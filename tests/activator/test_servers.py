@@ -82,6 +82,40 @@ async def test_a_taken_port_is_reported_with_its_setting(tmp_path: Path, setting
             Servers(runtime(tmp_path, **{f"{setting}_port": port}))
 
 
+async def test_a_service_whose_port_is_taken_has_a_warning_with_the_holder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    servers = Servers(runtime(tmp_path))
+    at = servers.describe()
+    asked = {"one": str(number), "two": str(number), "web": at["http"].rpartition(":")[2]}
+    for name, port in asked.items():
+        annotations = {"enabled": "true", "protocol": "tcp", "listen-port": port}
+        metadata = {
+            "name": name,
+            "namespace": "shop",
+            "annotations": {f"activator.dev/{key}": each for key, each in annotations.items()},
+        }
+        spec = {"selector": {"app": name}, "ports": [{"port": 6379}]}
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+        (tmp_path / f"{name}.json").write_text(json.dumps(body))
+    await servers.start()
+    async with httpx.AsyncClient(trust_env=False, base_url=f"http://{at['admin']}") as client:
+        activator = (await client.get("/api/v1/activator")).json()
+        warnings = {
+            each["name"]: each["warning"]
+            for each in activator["objectWarnings"]
+            if each["reason"] == "port-conflict"
+        }
+        [first] = {"one", "two"} - set(warnings)  # either may be the first to listen
+        [second] = set(warnings) - {"web"}
+        assert f"; Service shop/{first} listens there; choose another " in warnings[second]
+        assert "; the activator itself (port http) listens there; " in warnings["web"]
+        path = f"/api/v1/revisions/shop/{second}"
+        shown = (await client.get(path)).json()["objectWarnings"]
+        assert warnings[second] in [each["warning"] for each in shown]
+    await servers.stop()
+
+
 def write_system_object(folder: Path, kind: str, name: str, **data: bytes | str) -> None:
     """Write a ConfigMap or Secret of the system namespace."""
     values = {

@@ -24,6 +24,7 @@ VIEW: dict[str, Any] = {
     "pods": [],
 }
 STARTS = {"startSeconds": 2.0, "startingSeconds": 1.0}
+LATE = {"startSeconds": 0.819, "startingSeconds": 28.0}
 LOST = {
     "kind": "Service",
     "namespace": "default",
@@ -271,7 +272,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          "detail: 'closed'})", "2 requests failed: 502 upstream-failed (closed)"),
         ("readiness('probe')", "it passes the activator's probe"),
         ("readiness('no-probe')", "Kubernetes lists it as ready; the activator does not probe"),
-        (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[1].text",
+        (f"whatToDo('pods-not-ready', {view(kind='service')}, null)[2].text",
          "kubectl describe pods -n default $(kubectl get endpointslices -n default "
          "-l kubernetes.io/service-name=a -o 'jsonpath={..targetRef.name}')"),
         (f"whatToDo('probe-failing', {view(kind='service', route={'podsService': 'a-pods'})}, "
@@ -282,6 +283,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          DELETED_SERVICE),
         (f"whatToDo('pods-not-ready', {view(reason='pods-not-ready', forecast=STARTS)}, null)",
          [{"text": STARTING, "command": False}]),
+        (f"whatToDo('pods-not-ready', "
+         f"{view(kind='service', reason='pods-not-ready', forecast=LATE)}, null)"
+         ".map(({text}) => text.slice(0, 16))",
+         ["Read in the tabl", "kubectl get pods", "kubectl describe", "for pod in $(kub"]),
         (f"whatToDo('pods-not-ready', "
          f"{view(reason='pods-not-ready', forecast=STARTS, failedStarts=1)}, null)[0].text !== "
          f"{json.dumps(STARTING)}", True),

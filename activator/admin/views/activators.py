@@ -74,7 +74,8 @@ class ActivatorView(TypedDict):
     ]
     objectWarnings: Annotated[
         list[ObjectWarningView],
-        "valid objects without effect, such as Endpoints without a label; at most 100",
+        "valid objects without effect, such as Endpoints without a label, and Services whose port "
+        "cannot be bound; at most 100",
     ]
     certificateWarnings: Annotated[list[str], "certificates that expired, or will in 30 days"]
     watches: Annotated[

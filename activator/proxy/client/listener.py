@@ -13,7 +13,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -27,6 +27,7 @@ from activator.proxy.client.connection import ClientPort
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.records.narration import identity
+from activator.records.source_status import ObjectWarning
 from throttler.model import RevisionID, ServiceRoute
 
 logger = logging.getLogger(__name__)
@@ -440,6 +441,24 @@ class ServicePorts:
     def numbers(self) -> dict[RevisionID, int]:
         """Return the open ports."""
         return {id: port.number for id, port in self.ports.items() if port.listener is not None}
+
+    def warnings(self, own: Mapping[int, str]) -> Iterator[ObjectWarning]:
+        """Yield the ports that cannot be bound, each with its Service, the cause and the remedy.
+
+        Arguments:
+            own: the other ports of the activator, each with its name for people.
+        """
+        holders = {number: f"Service {service}" for service, number in self.numbers().items()}
+        holders |= {number: f"the activator itself ({name})" for number, name in own.items()}
+        for service, port in self.ports.items():
+            if port.error:
+                holder = holders.get(port.number)
+                text = (
+                    f"{port.error}{f'; {holder} listens there' if holder else ''}; choose another "
+                    f"activator.dev/listen-port, or in a cluster other --takeover-ports"
+                )
+                about = service.namespace, service.name, service.name
+                yield ObjectWarning("Service", *about, text, "port-conflict", service.kind)
 
     def _apply(self, service: RevisionID, *, is_known: bool = True) -> None:
         """Open or close the port of a Service, as its route demands."""

@@ -155,6 +155,19 @@ class Sharing:
             wakers_differ=bool(other_waker),
         )
 
+    def is_own(self, name: ServiceName, seen: Observed, now: float) -> bool:
+        """Return whether a change of replicas would be for this Service, not for another one.
+
+        The oldest Service of a workload decides, but a cold start is for the Service that has the
+        request.
+        """
+        target = self._records[name].facts.target
+        if target is None or len(self.of(target)) == 1 or seen.called:
+            return True
+        if seen.replicas or not seen.current:
+            return seen.decides
+        return self._loads.current(name, now) > 0
+
     def _other_waker(self, target: ScaleTarget) -> str:
         """Return a Service of a workload with another waker than ``target`` has; empty for none.
 
@@ -530,7 +543,7 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
                 record.sleep.waited += seen.waiting
-            record.why = plan.why
+            record.why = plan.why if self._sharing.is_own(name, seen, now) else None
             record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
         if seen.wakers_differ and plan.replicas is None:
@@ -559,11 +572,28 @@ class Engine:
         """Record the result of a request for replicas."""
         now, names = self._clock(), self._sharing.of(target)
         if result.changed_from is not None and result.replicas is not None:
-            for name in names:
-                self.counters.changed(name, self._records[name], result, now, datetime.now(UTC))
+            self._changed(names, result, now)
         self.counters.failed(result)
         for name in names:
-            self._note(name, self._records[name], target, result, now)
+            record = self._records[name]
+            if not self._actuator.has_next(target):
+                record.why = None  # a later change has another rule
+            self._note(name, record, target, result, now)
+
+    def _changed(self, names: Sequence[ServiceName], result: Result, now: float) -> None:
+        """Record a change of replicas for all Services of a workload.
+
+        Those without a request of their own have the change of the Service that requested it.
+        """
+        wall = datetime.now(UTC)
+        own = [name for name in names if self._records[name].why is not None] or names
+        changes = [
+            self.counters.changed(name, self._records[name], result, now, wall) for name in own
+        ]
+        for name in names:
+            if name not in own:
+                record = self._records[name]
+                record.change, record.cold_since = changes[0]._replace(requester=own[0]), None
 
     def _note(
         self, name: ServiceName, record: Record, target: ScaleTarget, result: Result, now: float

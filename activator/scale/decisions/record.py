@@ -143,12 +143,15 @@ class ReplicaChange(NamedTuple):
     Attributes:
         at: time of day.
         why: the rule, as ``kpa.decision.Why`` has it.
+        requester: the Service that the change was made for, if its workload has several and this
+            is another one; None for the Service's own change.
     """
 
     at: datetime
     before: int
     after: int
     why: str
+    requester: ServiceName | None = None
 
 
 def read_facts(joined: Joined, rights: Rights) -> Facts:
@@ -496,8 +499,8 @@ class EngineCounters:
 
     def changed(
         self, name: ServiceName, record: Record, result: Result, now: float, wall: datetime
-    ) -> None:
-        """Count, log and record a change of a Service's replicas.
+    ) -> ReplicaChange:
+        """Count, log and record a change of a Service's replicas; return it.
 
         Arguments:
             record: of the Service; it has a workload.
@@ -513,7 +516,7 @@ class EngineCounters:
         why = record.why or (record.plan.why if record.plan is not None else None)
         record.why = None
         word = why.value if why is not None else "unknown"
-        record.change = ReplicaChange(wall, before, after, word)
+        record.change = change = ReplicaChange(wall, before, after, word)
         if record.cold_since is not None:
             self.cold_starts.observe(now - record.cold_since)
             record.cold_since = None
@@ -527,6 +530,7 @@ class EngineCounters:
             RULES[why] if why is not None else "decided before",
             extra=fields(name, reason=word, replicas=after),
         )
+        return change
 
 
 def _log_reason(name: ServiceName, before: Decided | None, decided: Decided) -> None:

@@ -180,14 +180,18 @@ def test_status_names_rules_that_another_object_has_and_objects_that_no_pod_can_
     route = HELLO | {"kind": "http-route", "name": "web", "pods": [], "reason": "no-endpoints"}
     port = web | {"reason": "no-such-port", "warning": "the Service hello has no TCP port 81"}
     host = web | {"reason": "host-conflict", "warning": "the host a.com belongs to another"}
-    answer = {"revisions": [HELLO, route], "activator": {"objectWarnings": [port, host]}}
+    taken = {"kind": "Service", "namespace": "default", "name": "hello-00001"}
+    taken |= {"reason": "port-conflict", "warning": "cannot listen on 0.0.0.0:6379"}
+    hello = HELLO | {"kind": "service"}
+    answer = {"revisions": [hello, route], "activator": {"objectWarnings": [port, host, taken]}}
     respx.get(REVISIONS).respond(json=answer)
     text, found = ask(Status(None))
     assert "no-such-port: the Service hello has no TCP port 81" in text.splitlines()[2]
     assert "failed start" not in text
     assert "no-such-port" not in text.splitlines()[1]
     assert found == [
-        "InterceptorRoute default/web: host-conflict: the host a.com belongs to another"
+        "InterceptorRoute default/web: host-conflict: the host a.com belongs to another",
+        "Service default/hello-00001: port-conflict: cannot listen on 0.0.0.0:6379",
     ]
     failed = [route | {"failedStarts": 1}]
     respx.get(REVISIONS).respond(json=answer | {"revisions": failed})

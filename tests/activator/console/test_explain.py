@@ -195,12 +195,40 @@ async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_fail
     for pods in ((), (POD,)):
         world.pods(throttler, not_ready=pods)
         answer = parse(json.dumps(detail_view(world.driver, throttler)))
-        page = explain.page(answer, None, explain_parts.ScalerFacts(starts=True))
+        page = explain.page(answer, None, explain_parts.ScalerFacts(starting=9.0))
         lines = plain(page).splitlines()
         assert lines[0] == "Service default/hello: no request waits, a pod is starting"
         assert "What to do  Nothing yet: a pod is starting." in lines
         lines = plain(explain.page(answer, None, explain_parts.ScalerFacts())).splitlines()
         assert "a new one would" in lines[0]
+    world.driver.close()
+
+
+@pytest.mark.parametrize(
+    ("usual", "took", "is_late"),
+    [
+        *((0.819, 9.0, False), (0.819, 28.0, True), (6.0, 17.0, False), (6.0, 19.0, True)),
+        *((None, 29.0, False), (None, 31.0, True)),
+    ],
+)
+async def test_a_start_that_takes_clearly_longer_has_the_advice_of_its_reason(
+    world, usual, took, is_late
+):
+    """As the pod of a container that ends again and again: the scaler calls it starting."""
+    throttler = service(world)
+    if usual is not None:
+        throttler.forecast.starts.add(usual)
+    ticket = world.request(throttler)
+    world.pods(throttler, not_ready=(POD,))
+    world.clock.now = ticket.arrived + took
+    throttler.cancel(ticket, world.clock.now)
+    answer = parse(json.dumps(detail_view(world.driver, throttler)))
+    for seconds in (took, 1.0):  # the scaler changed the replicas at once, or later
+        page = explain.page(answer, None, explain_parts.ScalerFacts(starting=seconds))
+        lines = plain(page).splitlines()
+        assert ("What to do  Nothing yet: a pod is starting." in lines) != is_late
+        for command in ("kubectl get pods -n default $(", "kubectl logs -n default $pod"):
+            assert any(command in line for line in lines) == is_late
     world.driver.close()
 
 
@@ -512,6 +540,13 @@ def test_a_service_has_its_hosts_and_its_port(world):
     lines = shown(view(world, service(world), route=route))
     assert "Hosts      h0, h1, h2, h3, h4 and 2 more" in lines
     assert "Port       10000, new connections reach the pods" in lines
+    closed = {"kind": "Service", "namespace": "default", "name": "hello"}
+    closed |= {"reason": "port-conflict", "warning": "cannot listen on 0.0.0.0:10000"}
+    lines = shown(view(world, service(world), route=route, objectWarnings=[closed]))
+    assert "Port       10000, where the activator does not listen: see Warnings" in lines
+    assert (
+        "Warnings   Service default/hello: port-conflict: cannot listen on 0.0.0.0:10000" in lines
+    )
 
 
 async def test_the_commands_about_pods_of_a_front_name_its_pods_service(world):

@@ -52,19 +52,20 @@ def test_the_last_change_and_the_findings():
 
 @respx.mock
 @pytest.mark.parametrize(
-    ("phase", "before", "seconds", "starts"),
+    ("phase", "before", "seconds", "is_start"),
     [
         ("starting", 0, 3, True),
-        ("starting", 0, 120, False),
+        ("starting", 0, 120, True),
         ("starting", 1, 3, False),
         ("awake", 0, 3, False),
     ],
 )
-def test_a_start_that_began_a_moment_ago_is_known(phase, before, seconds, starts):
+def test_the_time_since_a_start_began_is_known(phase, before, seconds, is_start):
     at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
     change = {"at": at, "before": before, "after": 2, "sentence": "Why"}
     respx.get(PATH).respond(json=SERVICE | {"phase": phase, "lastChange": change})
-    assert explain_parts.ask(URL, "shop", "hello").starts is starts
+    since = explain_parts.ask(URL, "shop", "hello").starting
+    assert (since is not None and seconds <= since < seconds + 30) == is_start
 
 
 @respx.mock

@@ -279,6 +279,20 @@ async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
         await watch.wait_synced()
 
 
+async def test_a_refusal_without_json_is_logged_without_its_line_end(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the API server refuses the kinds of KEDA where that is not installed."""
+    server.always["EndpointSlice", "list"] = Answer(403, b"404 page not found\n")
+    inventory = Inventory(sink, sink, scope=Scope(endpoints=EndpointsSource.SLICES))
+    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await server.asked("EndpointSlice", "list", 3)
+        [text] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"][:1]
+        assert "page not found" in text
+        assert "\\n" not in text
+
+
 # -- dialects -----------------------------------------------------------------------------------
 
 HELLO = RevisionID("shop", "hello", RevisionKind.SERVICE)

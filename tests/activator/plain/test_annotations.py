@@ -291,7 +291,11 @@ WRONG: Final[list[tuple[dict[str, Any], str]]] = [
     ({"parked_cpu": "1m/2m/3m"}, "expected REQUEST or REQUEST/LIMIT, as in 1m/10m"),
     ({"profile": "vllm"}, "expected one of openai, vllm-sleep, got 'vllm'"),
     ({"min_scale": "3", "max_scale": "2"}, "expected 0 or at least min-scale, which is 3"),
-    ({"protocol": "TCP"}, "expected one of http, tcp, got 'TCP'"),
+    (
+        {"protocol": "postgresql"},
+        "expected one of http, tcp (a name such as postgresql belongs in appProtocol of the port), "
+        "got 'postgresql'",
+    ),
     ({"wake_after_milliseconds": "10001"}, "expected an integer from 0 to 10000, got '10001'"),
     ({"keep_awake": "always"}, "expected one of connections, bytes, got 'always'"),
     ({"send_proxy": "v3"}, "expected one of v1, v2, got 'v3'"),
@@ -379,6 +383,10 @@ def test_a_misspelt_annotation_is_found() -> None:
     assert first.endswith("/hosst' is unknown and has no effect; did you mean activator.dev/hosts?")
     assert second.endswith("; did you mean activator.dev/idle-seconds?")
     assert third == "the annotation 'activator.dev/zzzzzzzz' is unknown and has no effect"
+    [wakes] = without_readers(metadata(wake_paths="/")["annotations"], plain.KNOWN)
+    assert wakes.endswith(
+        "/wake-paths' is unknown and has no effect; did you mean activator.dev/wake-not-paths?"
+    )
 
 
 def test_annotations_of_others_are_left_alone() -> None:

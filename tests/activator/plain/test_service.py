@@ -278,7 +278,12 @@ def test_a_headless_service_can_be_shared() -> None:
             "activator.dev/hosst' is unknown and has no effect; did you mean activator.dev/hosts?",
         ),
         ({"qqqqqqq": ""}, {}, "the annotation 'activator.dev/qqqqqqq' is unknown"),
-        ({}, {"ports": [port(appProtocol="gopher")]}, "appProtocol gopher is unknown"),
+        (
+            {},
+            {"ports": [port(appProtocol="tcp")]},
+            "appProtocol tcp is unknown: the pods are taken to speak HTTP/1.1; for a protocol "
+            "other than HTTP, set activator.dev/protocol to tcp",
+        ),
         ({"route": "takeover"}, {"externalTrafficPolicy": "Local"}, "externalTrafficPolicy Local"),
         ({"route": "takeover"}, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local"),
         (FRONT, {"internalTrafficPolicy": "Local"}, "internalTrafficPolicy Local with route front"),

@@ -66,8 +66,9 @@ def test_only_the_buffered_port_names_the_protocol() -> None:
     [
         (
             service(TCP),
-            "activator.dev/protocol tcp needs activator.dev/route front, and the route is shared: "
-            "a connection names no host, so on the shared port nothing names its Service",
+            "activator.dev/protocol tcp needs activator.dev/route front, or "
+            "activator.dev/listen-port where activator local runs, and the route is shared: a "
+            "connection names no host, so on the shared port nothing names its Service",
         ),
         (
             service(TCP | {"route": "takeover"}),

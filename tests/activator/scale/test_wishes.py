@@ -67,6 +67,56 @@ async def test_a_wrong_time_zone_is_named_and_the_rest_works(tmp_path: Path) -> 
     assert "unknown time zone 'Mars/Base'" in view["findings"][0]["note"]
 
 
+async def test_a_workload_that_was_never_used_is_not_said_to_have_had_a_request(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add(replicas=1, idle_seconds="90")
+        await kube.set_ready("hello", 1)
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(0, "other")
+            await elapse(70)
+            assert (await running.service())["sentence"] == (
+                "idle-seconds have not passed since the last request, or since the scaler began to "
+                "watch the workload"
+            )
+
+
+# -- Services with one workload --------------------------------------------------------------------
+
+
+async def test_a_change_for_another_service_of_the_workload_says_so(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await kube.add("two", **IDLE)
+        await kube.add("two-b", target="deployment/two", **IDLE)
+        async with leader(kube) as running, running.activator() as activator:
+
+            async def changes() -> list[tuple[int, str]]:
+                """Return the replicas and the sentence of both last changes."""
+                views = [await running.service(name) for name in ("two", "two-b")]
+                return [
+                    (each["lastChange"]["after"], each["lastChange"]["sentence"]) for each in views
+                ]
+
+            waits = "a request waits while there is no pod"
+            for name in ("two-b", "two"):
+                await activator.report(1, name)
+                await until(lambda: kube.replicas("two") == 1, "it wakes", within=2)
+                await elapse(1)
+                other = (1, f"for Service shop/{name}: {waits}")
+                both = [(1, waits), other]
+                assert await changes() == (both if name == "two" else both[::-1])
+                for each in ("two", "two-b"):
+                    await kube.set_ready(each, 1)
+                await activator.report(0, name)
+                await until(lambda: kube.replicas("two") == 0, "it sleeps")
+                await elapse(1)
+                idle = "no request for idle-seconds"
+                assert await changes() == [(0, idle), (0, f"for Service shop/two: {idle}")]
+                for each in ("two", "two-b"):
+                    await kube.set_ready(each, 0)
+
+
 # -- chains ----------------------------------------------------------------------------------------
 
 

@@ -94,10 +94,20 @@ async def test_a_port_in_use_is_logged_once_and_tried_again(
     assert len(warnings) == 1
     assert f"127.0.0.1:{number}" in warnings[0]
     assert "the port of service ns/rev" in warnings[0]
+    [warning] = world.ports.warnings({})
+    assert warning[:4] == ("Service", "ns", "rev", "rev")
+    assert (warning.reason, warning.revision_kind) == ("port-conflict", RevisionKind.SERVICE)
+    assert warning.text == (
+        f"cannot listen on 127.0.0.1:{number} (the port of service ns/rev): address already in "
+        f"use; choose another activator.dev/listen-port, or in a cluster other --takeover-ports"
+    )
+    [warning] = world.ports.warnings({number: "port http"})
+    assert "already in use; the activator itself (port http) listens there; choose" in warning.text
     taken.close()
     await world.clock_moves(RETRY)
     assert world.ports.numbers() == {SHOP: number, OTHER: free}
     assert f"listening on port {number} of service ns/rev" in caplog.messages
+    assert list(world.ports.warnings({})) == []
 
 
 async def test_one_port_is_one_service(world: Ports) -> None:
@@ -105,6 +115,9 @@ async def test_one_port_is_one_service(world: Ports) -> None:
     world.ports.set_route(SHOP, ServiceRoute(port=number))
     world.ports.set_route(OTHER, ServiceRoute(port=number))
     assert world.ports.numbers() == {SHOP: number}
+    [warning] = world.ports.warnings({})
+    assert warning.name == "other"
+    assert "; Service ns/rev listens there; " in warning.text
     world.ports.set_route(SHOP, ServiceRoute())
     await world.clock_moves(RETRY)
     assert world.ports.numbers() == {OTHER: number}

@@ -370,6 +370,26 @@ async def test_a_workload_of_two_services_starts_with_the_replicas_of_the_oldest
     assert world.patches == [2]
 
 
+async def test_a_request_that_changed_nothing_explains_no_later_change() -> None:
+    world = World(idle_seconds="10")
+    young = ServiceName("shop", "young")
+    world.put_service("young", target="deployment/hello", idle_seconds="10")
+    world.engine.start(world.clock())
+    world.api.replicas = dict.fromkeys(world.api.replicas, 1)  # by another hand
+    world.busy(name=young)
+    await elapse(0.01)
+    assert world.patches == []
+    world.put_ready(1)
+    world.engine.changed([HELLO, young])
+    world.busy(0, name=young)
+    await world.tick(200)
+    assert world.patches == [0]
+    record = world.engine.get(young)
+    assert record is not None
+    assert record.change is not None
+    assert (record.change.why, record.change.requester) == ("idle", HELLO)
+
+
 # -- steps ----------------------------------------------------------------------------------------
 
 
