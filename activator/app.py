@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import resource
 import signal
@@ -24,6 +23,7 @@ import uvloop
 from activator.build import description, running
 from activator.process import logs
 from activator.process.logs import of_activator
+from activator.process.memory import keep_freed_memory
 from activator.process.outputs import Outputs
 from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import LOW_LIMIT
@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     from activator.lab.demo import Demo
 
 logger = logging.getLogger(__name__)
-
-#: Allocations minus deallocations after which the garbage collector checks the young objects.
-#: With 20,000 it ran every 20 minutes under faults. Failed connection attempts leave cycles of
-#: tracebacks, and memory grew by 3 MiB until then (make soak).
-_GC_THRESHOLD = 5_000
-
-#: Parameters of mallopt (glibc's malloc.h), and their value in bytes.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT = 2 << 20
 
 #: The exit status that shells use after Ctrl-C: 128 + SIGINT.
 _INTERRUPTED = 130
@@ -252,21 +243,6 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def keep_freed_memory() -> None:
-    """Let glibc keep up to 2 MiB of freed memory at the end of the heap.
-
-    The loop allocates 256 KiB for each read of a large body. By default, glibc returns them to the
-    kernel when they are freed, which has to clear their pages for the next read: half of the CPU
-    time of an upload.
-    """
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # a system without glibc
-        import ctypes
-
-        libc = ctypes.CDLL(None)
-        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
-            libc.mallopt(parameter, _KEPT)
-
-
 def main(settings: Settings) -> int:
     """Run an activator until a signal or a failure ends it.
 
@@ -283,9 +259,6 @@ def main(settings: Settings) -> int:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     _raise_file_limit()
     keep_freed_memory()
-    # Requests leave no reference cycles. The default, a collection every 700 objects, frees nothing
-    # there and takes 4 % of the byte path's time.
-    gc.set_threshold(_GC_THRESHOLD, 20, 50)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             if settings.command != "demo":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import logging
 import socket
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
+from activator.process.memory import Memory
 from activator.process.timers import Tasks
 from activator.proxy.client.connection import Admission, ClientPort
 from activator.proxy.client.listener import (
@@ -88,6 +88,7 @@ class Servers:
             self.metrics.secure[self.sockets["metrics"]] = secure.context
         if store is not None:
             runtime.observers.certificates["https"] = store
+        self._memory = Memory(runtime.observers.pauses.observe)
         self._data = [data_server(runtime.proxy)]
         self._admission: PausingListener | None = None
         self._tcp = TcpClients(runtime.proxy)
@@ -119,10 +120,10 @@ class Servers:
         await self._serve(self.metrics, sockets["metrics"])
         if "profiling" in sockets:
             await self._serve(self._profiling, sockets["profiling"])
-        # The objects of discovery are no garbage: a full collection with 100,000 pods would block
-        # the loop for 0.2 s. This one blocks no request, since no data port is open yet.
-        gc.collect()
-        gc.freeze()
+        # This check of all objects blocks no request, since no data port is open yet.
+        self._memory.begin()
+        total = self.runtime.driver.throttler.total
+        self.runtime.tasks.start(self._memory.keep(lambda: total.depth))
         await self._serve(self._data[0], *data)
         self.service_ports.start()
         if "admit" in sockets:
@@ -195,6 +196,7 @@ class Servers:
 
     async def stop(self) -> None:
         """Close all servers and sockets."""
+        self._memory.end()
         self._events.close()
         self._stop_accepting()
         for server in self._tasks:

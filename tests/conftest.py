@@ -13,7 +13,6 @@ from asyncio import selector_events, sslproto
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -309,5 +308,5 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     patch = pytest.MonkeyPatch()
     patch.setattr(gc, "freeze", lambda: None)
-    if servers := sys.modules.get("activator.servers"):
-        patch.setattr(servers, "gc", SimpleNamespace(collect=lambda: None, freeze=lambda: None))
+    if memory := sys.modules.get("activator.process.memory"):
+        patch.setattr(memory.Memory, "begin", lambda self: None)

@@ -60,6 +60,7 @@ class Totals(Generic[L, P]):
         yield from self._one(f.READY, int(not sources.ready()))
         yield from self._one(f.DRAINING, int(sources.proxy.services.draining))
         yield from self._histogram(f.LOOP_LAG, sources.observers.loop_lag.seconds)
+        yield from self._histogram(f.GC_PAUSE, sources.observers.pauses)
 
     def _limits(self) -> Iterator[P]:
         limits, total = self._sources.driver.throttler.limits, self._sources.driver.throttler.total

@@ -370,6 +370,11 @@ LOOP_LAG = histogram(
     "Delay of the event loop's timers, and so of requests; measured once a second.",
     LAG_BOUNDS,
 )
+GC_PAUSE = histogram(
+    "activator_gc_pause_seconds",
+    "Time of each check for reference cycles, which stops all requests.",
+    LAG_BOUNDS,
+)
 AUTOSCALER_AGE = gauge(
     "activator_autoscaler_link_age_seconds",
     "Time since the last sign of life of the autoscaler; usually at most 4 s.",

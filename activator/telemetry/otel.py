@@ -522,6 +522,7 @@ class Observers:
         request_log: a line for each request, if a ConfigMap asks for lines.
         outputs: see above.
         loop_lag: the delay of the event loop.
+        pauses: the seconds of each check for garbage.
         certificates: the certificates of the listeners.
         port_warnings: yields the ports of Services that cannot be bound.
         initial: the configuration until there is a ConfigMap.
@@ -552,6 +553,7 @@ class Observers:
         self.request_log = RequestLog(outputs.stdout.write, clock)
         self.outputs = outputs
         self.loop_lag = LoopLag()
+        self.pauses = Histogram(LAG_BOUNDS)
         self.certificates = Certificates()
         self.port_warnings: Callable[[], Iterable[ObjectWarning]] = lambda: ()
         self.initial = initial_config(settings)

@@ -7,8 +7,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import sys
 from asyncio.subprocess import DEVNULL
 from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -877,20 +875,3 @@ async def _serves(running: Activator, pod: Pod) -> None:
         return pod.arrived.is_set()
 
     await until(look, "the change that was missed is known")
-
-
-def test_reads_of_large_bodies_use_the_same_memory_again() -> None:
-    """A read takes 256 KiB: 64 pages, which the kernel clears if they were returned to it."""
-    program = """
-import resource
-from activator.app import keep_freed_memory
-keep_freed_memory()
-faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-bytes(256 << 10)
-before = faults()
-for _ in range(100):
-    bytes(256 << 10)
-print(faults() - before)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert int(done.stdout) < 640

@@ -74,6 +74,14 @@ def test_the_lag_of_the_loop_is_a_histogram() -> None:
     assert found["activator_event_loop_lag_seconds_bucket", f"{LAG_BOUNDS[1]:g}"] == 1
 
 
+def test_pauses_of_the_collector_are_a_histogram() -> None:
+    world = World()
+    world.observers.pauses.observe(LAG_BOUNDS[1])
+    found = values(world)
+    assert found["activator_gc_pause_seconds_bucket", f"{LAG_BOUNDS[0]:g}"] == 0
+    assert found["activator_gc_pause_seconds_bucket", f"{LAG_BOUNDS[1]:g}"] == 1
+
+
 def samples(source: SourceStatus) -> dict[tuple[str, str], float]:
     return {
         (family.name, word): value

@@ -11,6 +11,7 @@ from activator.admin.history import History
 from activator.autoscaler.links import StatReporter
 from activator.driver import Driver
 from activator.plain.route_table import RouteTable
+from activator.records.counters import LAG_BOUNDS, Histogram
 from activator.records.entries import Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.telemetry.otel import Identity, LoopLag
@@ -88,6 +89,7 @@ class World(ANY):
             traces=SimpleNamespace(counters=traces),
             push=SimpleNamespace(pushes={"sent": 23}),
             loop_lag=LoopLag(),
+            pauses=Histogram(LAG_BOUNDS),
             certificates=SimpleNamespace(expiry={"https": 1_800_000_000.0}),
         )
         self.pod_name = "activator-1"
