@@ -13,6 +13,7 @@ from benchmarks import (
     authorization,
     cold_start,
     core,
+    crowded,
     endurance,
     event_streams,
     footprint,
@@ -100,6 +101,7 @@ PARTS: dict[str, Part] = {
         tcp_servers.Turns(5, 200, 12, 300) if o.quick else tcp_servers.Turns(20, 1_000, 60, 10_000),
     ),
     "slow-readers": lambda folder, o: slow_readers.measure(folder, o.quick, 1 if o.quick else 3),
+    "crowded": lambda folder, o: crowded.measure(folder, 1000, 20.0 if o.quick else 60.0),
     "idle": lambda folder, o: idle.measure(folder, 1000, 10.0 if o.quick else 60.0),
     "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
 }

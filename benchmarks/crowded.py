@@ -1,0 +1,244 @@
+"""Ten thousand healthy pods: CPU at rest, and pauses of a warm request while endpoints change.
+
+The API server is the lab's stand-in, in this process. The activator and the client are processes
+of their own. All pods are one process that listens on all of 127.0.0.0/8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import uvloop
+
+from activator.lab.control_plane.api import SERVICES, SLICES
+from activator.lab.control_plane.plane import ControlPlane, PlaneServer
+from benchmarks.activator import Activator
+from benchmarks.helpers import Helper, helper
+from benchmarks.process import (
+    RESULTS,
+    START_TIMEOUT,
+    CannotMeasure,
+    exact_cpu_seconds,
+    free_port,
+    resident_bytes,
+    started,
+)
+from benchmarks.report import Row
+
+#: Pods of each Service.
+PODS_EACH: Final = 11
+POD_PORT: Final = 8013
+NAMESPACE: Final = "bench"
+#: The first address of a pod; the others follow.
+FIRST: Final = ipaddress.IPv4Address("127.2.0.1")
+#: Changes of EndpointSlices, and requests, per second.
+CHANGES, RATE = 1000.0, 500.0
+#: One change in so many changes the condition of a pod.
+FLIP_EVERY: Final = 7
+TRIGGERED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
+#: Seconds for first probes.
+SETTLE: Final = 5.0
+GOAL_SHARE: Final = 0.02
+GOAL_TAIL: Final = 0.008
+
+
+class Measured(NamedTuple):
+    """The figures of one run; times in seconds, memory in bytes."""
+
+    at_rest: float
+    straight: list[float]
+    through: list[float]
+    pauses: float
+    long_pauses: float
+    before: int
+    after: int
+
+
+def measure(folder: Path, services: int, seconds: float) -> Iterator[Row]:
+    """Yield the rows of one activator.
+
+    Arguments:
+        services: how many Services, with `PODS_EACH` pods each.
+        seconds: how long to measure at rest, and how long in traffic.
+
+    Raises:
+        CannotMeasure: the activator does not start.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        found = runner.run(_run(folder, services, seconds))
+    pods = services * PODS_EACH
+    yield Row(
+        f"{pods:,} healthy pods at rest",
+        f"{found.at_rest:.1%} of a core",
+        f"{found.before / 2**20:.0f} MiB resident",
+        goal=f"<= {GOAL_SHARE:.0%}",
+        met=found.at_rest <= GOAL_SHARE,
+    )
+    tail, beside = (_worst(each, 1000) for each in (found.through, found.straight))
+    yield Row(
+        f"{pods:,} pods, {CHANGES:,.0f} changes/s: p99.9 of {len(found.through):,} warm GETs",
+        f"{tail * 1e3:.1f} ms",
+        f"straight to the pod {beside * 1e3:.1f} ms",
+        tail / beside,
+        goal=f"<= {GOAL_TAIL * 1e3:.0f} ms",
+        met=tail <= GOAL_TAIL,
+        details={"p99": _worst(found.through, 100), "longest": max(found.through)},
+    )
+    yield Row(
+        f"{pods:,} pods, {CHANGES:,.0f} changes/s: pauses of the collector over 10 ms",
+        f"{found.long_pauses:.0f} of {found.pauses:.0f}",
+        f"{found.after / 2**20:.0f} MiB resident",
+        goal="0",
+        met=not found.long_pauses,
+    )
+
+
+def _worst(values: list[float], one_in: int) -> float:
+    """Return the value that one in so many values exceeds."""
+    return sorted(values)[-1 - len(values) // one_in]
+
+
+async def _run(folder: Path, services: int, seconds: float) -> Measured:
+    plane = ControlPlane()
+    server = PlaneServer(plane)
+    await server.start()
+    with helper("pod") as pod:
+        pod.send(f"0.0.0.0 {POD_PORT}")
+        await asyncio.to_thread(pod.receive)
+        try:
+            slices = [_add(plane, number) for number in range(services)]
+            async with _activator(server.write_kubeconfig(folder)) as found:
+                await _until_healthy(found, services * PODS_EACH)
+                return await _measure(plane, found, slices, seconds)
+        finally:
+            plane.close()
+            await server.close()
+
+
+async def _measure(
+    plane: ControlPlane, found: Activator, slices: list[dict[str, Any]], seconds: float
+) -> Measured:
+    await asyncio.sleep(SETTLE)
+    cpu, before = exact_cpu_seconds(found.pid), resident_bytes(found.pid)
+    await asyncio.sleep(seconds)
+    at_rest = (exact_cpu_seconds(found.pid) - cpu) / seconds
+    changing = asyncio.ensure_future(_change(plane, slices))
+    try:
+        host = f"service-0.{NAMESPACE}"
+        with helper("paced", f"{FIRST}:{POD_PORT}", host, str(RATE)) as client:
+            straight = await _took(client, seconds / 3)
+        with helper("paced", f"127.0.0.1:{found.port}", host, str(RATE)) as client:
+            through = await _took(client, seconds)
+    finally:
+        changing.cancel()
+    _, text = await asyncio.to_thread(found.admin_get, "/metrics")
+    values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines())
+    name = "activator_gc_pause_seconds"
+    number = float(values[f"{name}_count{{}}"])
+    short = float(values[f'{name}_bucket{{le="0.01"}}'])
+    after = resident_bytes(found.pid)
+    return Measured(at_rest, straight, through, number, number - short, before, after)
+
+
+async def _took(client: Helper, seconds: float) -> list[float]:
+    """Return what each response took in so many seconds; the first ones are left out."""
+    client.send("go")
+    await asyncio.sleep(seconds)
+    client.send("end")
+    took: list[float] = await asyncio.to_thread(client.receive)
+    return took[int(RATE) :]
+
+
+async def _change(plane: ControlPlane, slices: list[dict[str, Any]]) -> None:
+    """Change one slice after the other, as often as pods do that start and end.
+
+    One change in `FLIP_EVERY` makes a pod ready, or not ready; the others change an annotation.
+    The first slice, whose Service gets the requests, never changes.
+    """
+    began, done = perf_counter(), 0
+    while True:
+        due = int((perf_counter() - began) * CHANGES)
+        for number in range(done, due):
+            turn, at = divmod(number, len(slices) - 1)
+            changed = slices[at + 1]
+            changed["metadata"]["annotations"] = {TRIGGERED: str(number)}
+            if number % FLIP_EVERY == 0:
+                which, is_ready = turn // 2 % PODS_EACH, turn % 2 == 1
+                changed["endpoints"][which]["conditions"] = {"ready": is_ready}
+            plane.store.put(SLICES, changed)
+        done = due
+        await asyncio.sleep(0.002)
+
+
+def _add(plane: ControlPlane, number: int) -> dict[str, Any]:
+    """Create a Service, and its EndpointSlice, which is returned."""
+    name = f"service-{number}"
+    ports = [{"name": "http", "port": 80, "targetPort": POD_PORT}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": name,
+            "annotations": {"activator.dev/enabled": "true"},
+        },
+        "spec": {"selector": {"app": name}, "ports": ports},
+    }
+    plane.store.put(SERVICES, service)
+    slice_ = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{name}-1",
+            "namespace": NAMESPACE,
+            "uid": f"{name}-1",
+            "labels": {"kubernetes.io/service-name": name},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": POD_PORT}],
+        "endpoints": [
+            {
+                "addresses": [str(FIRST + number * PODS_EACH + each)],
+                "conditions": {"ready": True},
+                "targetRef": {"kind": "Pod", "name": f"{name}-{each}", "uid": f"{name}-{each}"},
+            }
+            for each in range(PODS_EACH)
+        ],
+    }
+    plane.store.put(SLICES, slice_)
+    return slice_
+
+
+async def _until_healthy(found: Activator, pods: int) -> None:
+    began = perf_counter()
+    while True:
+        _, body = await asyncio.to_thread(found.admin_get, "/api/v1/revisions")
+        if body.count(b'"state":"healthy"') == pods:
+            return
+        if perf_counter() - began > START_TIMEOUT:
+            raise CannotMeasure(f"not all of {pods} pods are healthy: {found.log}")
+        await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def _activator(kubeconfig: Path) -> AsyncIterator[Activator]:
+    """Run an activator that watches the stand-in, and wait until it is ready."""
+    port, admin_port = free_port(), free_port()
+    flags = {"http-port": port, "admin-port": admin_port, "metrics-port": 0, "h2c-port": 0}
+    command = [sys.executable, "-m", "activator", "run", "--dialect", "services", "--bind"]
+    command += ["127.0.0.1", "--scaler-url", "", "--kubeconfig", str(kubeconfig)]
+    command += ["--pod-name=a", "--pod-ip=127.0.0.1", f"--system-namespace={NAMESPACE}"]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    with started(command, "crowded") as process:
+        log = RESULTS / "crowded.log"
+        found = Activator(process, port, admin_port, kubeconfig.parent, log)
+        await asyncio.to_thread(found.wait_ready)
+        yield found
