@@ -135,7 +135,12 @@ def test_a_delay_can_be_computed_after_any_number_of_failures() -> None:
 
 @pytest.mark.parametrize("wanted_for", [None, 0.0, 100.0])
 def test_a_healthy_pod_is_checked_now_and_then(wanted_for: float | None) -> None:
-    assert delay(healthy=True, wanted_for=wanted_for, failures=0) == 30.0
+    def of(*, busy: bool) -> float:
+        return pod.probe_delay(
+            healthy=True, wanted_for=wanted_for, timed_out=False, failures=0, busy=busy
+        )
+
+    assert (of(busy=True), of(busy=False)) == (30.0, 120.0)
 
 
 @pytest.mark.parametrize("wanted_for", [None, 0.0])
