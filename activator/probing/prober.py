@@ -47,8 +47,8 @@ MIN_TIMEOUT_BUSY = 1.0
 #: A response is late after so many times the mean observed round trip.
 ROUND_TRIPS = 4.0
 #: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
-#: this limit, one queued request for 500 pods that refuse took 64 % of a core. A burst begins in one
-#: turn of the loop, and delays requests by about 5 ms.
+#: this limit, one queued request for 500 pods that refuse took 64 % of a core. A burst begins in
+#: one turn of the loop, and delays requests by about 5 ms.
 MAX_RATE = 1000.0
 BURST = 64.0
 #: Seconds until the prober checks again whether the rate allows more probes.
