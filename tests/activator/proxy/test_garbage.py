@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 import pytest
 
 from activator.build import Build, running
 from activator.process import timers
 from activator.proxy.http2.connection import data_head
+from activator.proxy.pods import dial
 from tests.activator.proxy.client.test_http2 import BEGIN, asked
 from tests.activator.proxy.exchange.test_tunnel import SWITCHED, WEBSOCKET, switch
 from tests.activator.proxy.http2.peers import Http2Pod, Http2World
@@ -450,3 +453,28 @@ async def test_nothing_stays_of_http2_pods_that_go_before_they_are_connected(
         await until(lambda: not http2.world.pools.connections)
 
     await nothing_stays(http2.world, turn)
+
+
+class Upstream(asyncio.Protocol):
+    """A connection whose dial is cancelled in the moment in which it opens."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.dial.cancel()
+
+    def dials(self, address: str) -> asyncio.Task[None]:
+        host, _, port = address.partition(":")
+        self.dial = asyncio.create_task(  # noqa: TID251 # held here
+            dial.connect(self, host, int(port), inf)
+        )
+        return self.dial
+
+
+async def test_a_connection_whose_dial_is_cancelled_as_it_opens_is_freed(world: World) -> None:
+    pod = await world.serving()
+    upstream = Upstream()
+    await asyncio.wait([upstream.dials(pod.endpoint.address)])
+    is_left = weakref.ref(upstream)
+    with no_garbage():
+        del upstream.dial, upstream
+        await until(lambda: not is_left(), "it is freed without a collection")
