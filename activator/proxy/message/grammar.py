@@ -199,9 +199,10 @@ class Line:
         length: the value of a valid Content-Length; -1 for another line.
         frames: the line frames the message or closes its connection, and is not a valid
             Content-Length.
+        acts: the line frames the message, closes its connection, or is Expect.
     """
 
-    __slots__ = ("frames", "kind", "length", "name", "recurs", "value")
+    __slots__ = ("acts", "frames", "kind", "length", "name", "recurs", "value")
 
     def __init__(self, kind: LineKind, name: bytes, value: bytes, *, recurs: bool) -> None:
         length = _length(value) if name == _LENGTH_NAME else -1
@@ -211,6 +212,7 @@ class Line:
         self.recurs: Final = recurs
         self.length: Final = length
         self.frames: Final = length < 0 and name in FRAMING
+        self.acts: Final = self.frames or name == b"expect"
 
 
 def _length(value: bytes) -> int:
@@ -311,13 +313,14 @@ class MessageHead:
         unchecked: the start line, and each line that no well-formed head had before. Content-Length
             needs no check.
         new: the lines to remember if this head is well-formed.
+        acts: one of ``fields`` frames the message, closes its connection, or is Expect.
         is_odd: the caller must check the whole head. A new line frames the message, a
             handled field occurs twice, or the head gives its length in two ways.
     """
 
     __slots__ = (
-        *("block", "fields", "is_odd", "length", "lines", "new", "single", "singles", "start"),
-        "unchecked",
+        *("acts", "block", "fields", "is_odd", "length", "lines", "new", "single", "singles"),
+        *("start", "unchecked"),
     )
 
     def __init__(self, known: KnownLines, head: bytes) -> None:
@@ -330,7 +333,7 @@ class MessageHead:
         unchecked = [start]
         new: list[bytes] = []
         handled = 0
-        is_odd = False
+        acts = is_odd = False
         remembered = known.lines
         for line in lines[1:-2]:  # ordered: an empty line ends the head
             parsed = remembered.get(line)
@@ -348,6 +351,8 @@ class MessageHead:
             elif kind is FIELD:
                 fields[parsed.name] = parsed.value
                 handled += 1
+                if parsed.acts:
+                    acts = True
             elif kind is SINGLE:
                 single = parsed.value
                 singles += 1
@@ -365,6 +370,7 @@ class MessageHead:
         self.single: Final = single
         self.singles: Final = singles
         self.fields: Final = fields
+        self.acts: Final = acts
         self.block: Final = b"\r\n".join(others)
         self.unchecked: Final = unchecked
         self.new: Final = new

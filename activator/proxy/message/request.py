@@ -267,7 +267,7 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     if target[:1] != b"/":
         target, host = _other_form(method, target, host)
     has_body = length > 0
-    if not fields:
+    if not parts.acts:
         length = max(length, 0)
         return Request(
             method, target, version, host, fields, block, version is HTTP_1_1, has_body, length
