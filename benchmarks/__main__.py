@@ -61,6 +61,9 @@ PARTS: dict[str, Part] = {
     "waiting": lambda folder, o: waiting.measure(
         folder, 1000 if o.quick else 5000, 1 if o.quick else 3
     ),
+    "waves": lambda folder, o: waiting.measure_waves(
+        folder, 2000 if o.quick else 9000, 2 if o.quick else 10
+    ),
     "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
     "plain-cold-start": lambda folder, o: plain_cold_start.measure(5 if o.quick else 30),
     "two-activators": lambda folder, o: two_activators.measure(30 if o.quick else 200),

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 
 from activator.lab.objects import PodAddress
+from activator.process.memory import PERIOD
 from benchmarks import activator
 from benchmarks.helpers import Helper, helper
 from benchmarks.process import CannotMeasure, pause, resident_bytes, wait_until
@@ -22,6 +23,8 @@ SETTLE = 0.5
 GOAL_BYTES = 4096
 #: Seconds from the pod's appearance to the last response, by containerConcurrency.
 GOALS = {10: 0.3, 0: 0.5}
+#: Memory after a crowd has left, as a share of the memory before it came; and what counts as equal.
+GOAL_AFTER, NO_GROWTH = 1.7, 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,43 @@ def _turn(manifests: Path, limit: int, waiters: int, direct: float) -> Turn:
             found.list_pods([POD])
             seconds = _last_answer(crowd, waiters) - appeared
     return Turn(seconds, direct, growth / waiters)
+
+
+def measure_waves(folder: Path, waiters: int, waves: int) -> Iterator[Row]:
+    """Yield a row: the memory of one activator after each of some crowds has come and left.
+
+    Raises:
+        CannotMeasure: a process did not start, or a response was not 200.
+    """
+    manifests = folder / "manifests"
+    activator.write_revision(manifests, [POD], container_concurrency=0)
+    depth = ("--queue-depth", str(waiters))
+    with helper("pod") as pod, activator.running(manifests, *depth) as found:
+        pod.send(f"{POD_IP} {POD_PORT}")
+        pod.receive()
+        _warm_up(found)
+        pause(2 * PERIOD)
+        before = resident_bytes(found.pid)
+        after = []
+        for _ in range(waves):
+            found.list_pods([])
+            with helper("crowd", f"127.0.0.1:{found.port}", activator.HOST, str(waiters)) as crowd:
+                crowd.receive()
+                crowd.send("go")
+                crowd.receive()
+                wait_until(lambda: found.queued() == waiters, f"{waiters} requests wait", 60)
+                found.list_pods([POD])
+                _last_answer(crowd, waiters)
+            pause(2 * PERIOD)
+            after.append(resident_bytes(found.pid))
+    yield Row(
+        f"memory after {waiters:,} waiting GETs have left, {waves} times",
+        ", ".join(f"{each / 2**20:.0f}" for each in after) + " MiB",
+        f"before {before / 2**20:.0f} MiB",
+        goal=f"<= {GOAL_AFTER} x, no growth",
+        met=after[0] <= GOAL_AFTER * before and after[-1] <= after[0] * (1 + NO_GROWTH),
+        details={"before": before, "after": after},
+    )
 
 
 def _warm_up(found: activator.Activator) -> None:
