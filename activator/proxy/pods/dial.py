@@ -72,6 +72,10 @@ class Proof(NamedTuple):
     http2: bool = False
 
 
+#: The protocol of a connection that the loop has closed.
+_NOBODY: Final = asyncio.Protocol()
+
+
 async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: float) -> None:
     """Connect to a pod without TLS.
 
@@ -105,6 +109,7 @@ def _report_loss(upstream: asyncio.BaseProtocol) -> None:
     transport: asyncio.Transport | None = getattr(upstream, "transport", None)
     if transport is not None and not transport.is_closing():
         upstream.connection_lost(None)
+        transport.set_protocol(_NOBODY)  # else both would stay, as a reference cycle
 
 
 async def connect_tls(
