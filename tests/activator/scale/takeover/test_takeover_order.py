@@ -102,6 +102,7 @@ class World:
         self.service = found
         #: What the watch of the scaler has of the pods.
         self.kept = Pods()
+        self.kept_pods = -1
         self.api = SliceApi()
         self.load = 0.0
         self.replicas = self.ready = 0
@@ -209,7 +210,10 @@ class World:
             self.excuse()
 
     def list_pods(self) -> None:
-        """List the ready pods, as Kubernetes does for the pods-service."""
+        """List the ready pods, as Kubernetes does for the pods-service; it sends changes alone."""
+        if self.ready == self.kept_pods:
+            return
+        self.kept_pods = self.ready
         pods = slice_of(*(endpoint(f"10.0.0.{n}") for n in range(self.ready)), of="hello-pods")
         self.kept.put(ObjectKey("EndpointSlice", "shop", "hello-pods-1"), pods)
         self.scaler.takeovers.touch(HELLO, self.now)
