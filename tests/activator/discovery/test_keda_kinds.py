@@ -761,11 +761,11 @@ def test_no_value_of_a_field_stops_the_dialect(value: Any, kind: str) -> None:
 
 
 @pytest.mark.untraced
-def test_10000_objects_cost_an_event_nothing(world: World) -> None:
+def test_thousands_of_objects_cost_an_event_nothing(world: World) -> None:
     sink = RecordingSink()
     inventory = Inventory(sink, sink, scope=Scope("system"), dialects=[KedaDialect])
     began = process_time()
-    count = 10_000
+    count = 2000
     names = [f"s{n}" for n in range(count)]
     reference = {"port": 80}
     replace_all(inventory, "Service", [target(name) for name in names])
