@@ -185,6 +185,7 @@ def break_manifests(folder: Path, count: int, name: str = "broken") -> None:
         (folder / f"{name}-{number}.yaml").write_text("kind: Revision\nmetadata: [\n")
 
 
+@pytest.mark.untraced
 async def test_traffic_continues_without_a_reader_and_the_loss_is_reported(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*[LONG_NAME] * 12)
     folder.mkdir(parents=True)
