@@ -194,6 +194,10 @@ class WakerWords:
     startup_cpu: int = 0
 
 
+#: The words of nearly all Services: one object, so that they are quick to tell from others.
+NO_WORDS: Final = WakerWords()
+
+
 class Chain(NamedTuple):
     """The Services that wake together.
 
@@ -676,7 +680,7 @@ class Annotations:
     pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
-    waker: WakerWords = WakerWords()
+    waker: WakerWords = NO_WORDS
     chain: Chain = Chain()  # noqa: RUF009  # immutable, so all may share it
     awake: awake_hours.AwakeHours = awake_hours.NEVER
     dry_run: bool = False
@@ -752,11 +756,12 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    profile = str(annotations.at(policies.PROFILE).value).strip()
+    if str(annotations.at(policies.PROFILE).value).strip() == policies.VLLM_SLEEP:
+        waker["profile"] = True
     return Annotations(
         **found,
         scale=ScaleRules(**scale),
-        waker=WakerWords(**waker, profile=profile == policies.VLLM_SLEEP),
+        waker=WakerWords(**waker) if waker else NO_WORDS,
         chain=chain,
         policies=replace(chosen, connections=connections) if why else chosen,
         tcp=tcp,
