@@ -227,14 +227,14 @@ def time_of_day() -> datetime:
 
 def woken_with(name: ServiceName, asks: Annotations) -> Iterator[ServiceName]:
     """Yield the Services that a Service wakes; a name without a namespace is of its own."""
-    for each in asks.chain.wake_with:
+    for each in asks.wake_with:
         namespace, _, other = each.rpartition("/")
         yield ServiceName(namespace or name.namespace, other)
 
 
 def may_call(name: ServiceName, other: ServiceName, asks: Annotations) -> bool:
     """Return whether a Service may wake another one, whose annotations are ``asks``."""
-    return name.namespace in (other.namespace, *asks.chain.wake_from)
+    return name.namespace in (other.namespace, *asks.wake_from)
 
 
 class Engine:
@@ -308,6 +308,11 @@ class Engine:
                 return
         for part in self._parts:
             part.start(now)
+
+    @property
+    def decides(self) -> bool:
+        """Whether it knows the facts of all Services, and decides about them."""
+        return self._phase is _Phase.DECIDING
 
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
@@ -464,8 +469,11 @@ class Engine:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
-        decided = record.conclude(name, self._plan(name, record, now, frozen))
-        if decided is not None:
+        self._conclude(name, record, self._plan(name, record, now, frozen), now)
+
+    def _conclude(self, name: ServiceName, record: Record, plan: Plan | None, now: float) -> None:
+        """Record a decision about a Service, and carry it out if it is another one than before."""
+        if (decided := record.conclude(name, plan)) is not None:
             for part in self._parts:
                 part.carry_out(name, decided, now)
 
@@ -495,7 +503,7 @@ class Engine:
         plan = record.planner.decide(asks, seen, now)
         if record.sleep.replicas != seen.replicas:
             record.sleep.note(seen.replicas, now)
-        if not seen.replicas and seen.current and wishes.chain.wake_with:
+        if not seen.replicas and seen.current and wishes.wake_with:
             for other in woken_with(name, wishes):
                 self._call(name, other, now)
         if record.other_owner != seen.other_owner:
@@ -579,8 +587,6 @@ class Engine:
         elif replicas not in (None, known):
             record.facts = record.facts._replace(replicas=replicas)
         elif not ends:
-            if (decided := record.conclude(name, record.plan)) is not None:
-                for part in self._parts:
-                    part.carry_out(name, decided, now)
+            self._conclude(name, record, record.plan, now)
             return
         self._decide(name, record, now, self._frozen(now))

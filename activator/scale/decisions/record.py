@@ -99,7 +99,7 @@ class Facts(NamedTuple):
         """Whether they stay as they are until an object changes."""
         asks = self.service.asks
         has_problem = self.reason or self.findings
-        return not (has_problem or asks.chain.wake_with) and asks.route is Route.SHARED
+        return not (has_problem or asks.wake_with) and asks.route is Route.SHARED
 
     @property
     def shown(self) -> tuple[object, ...]:
