@@ -551,8 +551,6 @@ class Engine:
             return
         if result.changed_from is not None and result.replicas is not None:
             self.counters.changed(workload, result, now, datetime.now(UTC))
-        if not self._actuator.has_next(target):
-            workload.why = None  # a later change has another rule
         for name, record in list(workload.records.items()):
             self._note(name, record, target, result, now)
 
@@ -572,6 +570,7 @@ class Engine:
                 is_unwanted = record.planner.wanted == 0 and not self._frozen(now)
                 if replicas and is_unwanted and now >= idle_at:
                     record.sleeping = True
+                    record.workload.why = None  # that of the last plan
                     self._actuator.put(target, Wish(replicas, 0))
                 replicas = 0
         ends = slept and not record.sleeping
