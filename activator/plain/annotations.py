@@ -194,16 +194,8 @@ class WakerWords:
     startup_cpu: int = 0
 
 
-class Chain(NamedTuple):
-    """The Services that wake together.
-
-    Attributes:
-        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
-        wake_from: other namespaces whose Services may wake this one.
-    """
-
-    wake_with: tuple[str, ...] = ()
-    wake_from: tuple[str, ...] = ()
+#: The words of nearly all Services: one object, so that they are quick to tell from others.
+NO_WORDS: Final = WakerWords()
 
 
 class NamedTarget(NamedTuple):
@@ -365,7 +357,7 @@ OF_REQUESTS: Final = (
 #: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
 ASLEEP: Final = f"{PREFIX}asleep"
 
-_SCALE, _WAKER, _CHAIN = "scale.", "waker.", "chain."
+_SCALE, _WAKER = "scale.", "waker."
 _TIMEOUTS, _TCP, _CONNECTIONS = "timeouts.", "tcp.", "connections."
 
 
@@ -376,7 +368,7 @@ class AnnotationRow(NamedTuple):
     """One annotation.
 
     Attributes:
-        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker``, ``chain``,
+        attribute: the attribute of ``Annotations``; one of its ``scale``, ``waker``,
             ``timeouts`` or ``tcp`` with that prefix; of policies of connections ``connections``.
         read: reads the value, and has the expression of the admission policy.
         values, default, meaning: for people.
@@ -565,12 +557,12 @@ TABLE: Final[Mapping[str, AnnotationRow]] = {
         "Europe/Berlin`. Without a time zone: UTC. Not with owner `none`.",
     ),
     "wake-with": AnnotationRow(
-        *("chain.wake_with", SERVICES, "`NAME` or `NAMESPACE/NAME`, separated by commas", ""),
+        *("wake_with", SERVICES, "`NAME` or `NAMESPACE/NAME`, separated by commas", ""),
         "Services that a request to this sleeping one wakes, too. One of another namespace must "
         "allow it by `wake-from`.",
     ),
     "wake-from": AnnotationRow(
-        *("chain.wake_from", NAMESPACES, "namespaces, separated by commas", ""),
+        *("wake_from", NAMESPACES, "namespaces, separated by commas", ""),
         "Other namespaces whose Services may name this one in `wake-with`.",
     ),
     "dry-run": AnnotationRow(
@@ -656,7 +648,8 @@ class Annotations:
         owner: what scales the workload.
         scale: the numbers of the autoscaler.
         waker: how the workload sleeps and wakes.
-        chain: which Services wake together.
+        wake_with: Services to wake with this one, as ``NAME`` or ``NAMESPACE/NAME``.
+        wake_from: other namespaces whose Services may wake this one.
         awake: when the workload has a replica also without a request.
         dry_run: whether nothing is put to sleep, and only counted.
         policies: which pod gets a request, how many requests a pod gets, and which is next.
@@ -676,8 +669,9 @@ class Annotations:
     pods_service: str = ""
     owner: Owner = Owner.SELF
     scale: ScaleRules = ScaleRules()  # noqa: RUF009  # frozen, so all may share it
-    waker: WakerWords = WakerWords()
-    chain: Chain = Chain()  # noqa: RUF009  # immutable, so all may share it
+    waker: WakerWords = NO_WORDS
+    wake_with: tuple[str, ...] = ()
+    wake_from: tuple[str, ...] = ()
     awake: awake_hours.AwakeHours = awake_hours.NEVER
     dry_run: bool = False
     policies: Policies = NO_POLICIES
@@ -739,7 +733,6 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
     connections = ConnectionPolicies(**_within(_CONNECTIONS, found))
     tcp = TcpWords(**{**_within(_TCP, found), "chosen": bool(why)}, policies=connections)
     timeouts = Timeouts(**_within(_TIMEOUTS, found))
-    chain = Chain(**_within(_CHAIN, found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
@@ -752,12 +745,12 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
     if found.get("route") is Route.UNREADABLE:
         found["owner"] = Owner.NONE  # the activators may not see the load, which asks for replicas
     chosen = problems.read(partial(policies.parse, annotations)) or NO_POLICIES
-    profile = str(annotations.at(policies.PROFILE).value).strip()
+    if str(annotations.at(policies.PROFILE).value).strip() == policies.VLLM_SLEEP:
+        waker["profile"] = True
     return Annotations(
         **found,
         scale=ScaleRules(**scale),
-        waker=WakerWords(**waker, profile=profile == policies.VLLM_SLEEP),
-        chain=chain,
+        waker=WakerWords(**waker) if waker else NO_WORDS,
         policies=replace(chosen, connections=connections) if why else chosen,
         tcp=tcp,
         timeouts=timeouts,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, final
 from activator.discovery.api_server import MERGE_PATCH, ApiUnreachable
 from activator.plain.annotations import ASLEEP
 from activator.scale.cluster.api import KeyedWriter
-from activator.scale.decisions.record import Decided, Need
+from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
@@ -40,12 +40,10 @@ class _Mark(NamedTuple):
 class AsleepPart(Part):
     """Makes the mark of each Service follow its plan."""
 
-    meets: Need | None = Need.MARK
-
     def __init__(self, context: PartContext) -> None:
         self._context = context
         self._writer = KeyedWriter[ServiceName, _Mark](context.start, self._write, MOST_REQUESTS)
-        self._wanted = self.holds = dict[ServiceName, _Mark]()
+        self._wanted: dict[ServiceName, _Mark] = {}
         self._failed: dict[ServiceName, str] = {}
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:

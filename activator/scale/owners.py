@@ -502,7 +502,7 @@ class OwnersPart(Part):
         yield from self._owners.findings(asks.owner, target, name.name, bypass)
         if (found := self._flapping.finding(scaled(target))) is not None:
             yield found
-        if asks.chain.wake_with:
+        if asks.wake_with:
             yield from self._unwoken(name, asks)
 
     def _unwoken(self, name: ServiceName, asks: Annotations) -> Iterator[Finding]:

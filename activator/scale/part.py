@@ -6,14 +6,14 @@ A part acts on decisions, or knows other components. The parts do not know each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple
 
 from activator.discovery.api_server import ApiServer
 from activator.scale.cluster.api import Start
 from activator.scale.cluster.watch import KindView
-from activator.scale.decisions.record import Decided, Facts, Need, Record
+from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.reasons import Finding
 from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.settings import ScaleSettings
@@ -52,13 +52,9 @@ class Part:
 
     Attributes:
         views: take the objects of further kinds, or of known ones, by kind.
-        meets: the need of the Services that it acts on; None for all Services.
-        holds: further Services that it acts on, since it has not ended with them.
     """
 
     views: Mapping[str, KindView] = {}
-    meets: Need | None = None
-    holds: Container[ServiceName] = ()
 
     # -- effects of decisions; a call must not block -----------------------------------------------
 

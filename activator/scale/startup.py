@@ -14,7 +14,7 @@ from activator.discovery.api_server import ApiUnreachable
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import PREFIX, Cpu
 from activator.scale.cluster.api import KeyedWriter
-from activator.scale.decisions.record import Decided, Need
+from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
@@ -39,14 +39,12 @@ class _Start(NamedTuple):
 class StartupPart(Part):
     """Follows the pods of each workload that starts some."""
 
-    meets: Need | None = Need.STARTUP_CPU
-
     def __init__(self, context: PartContext) -> None:
         self._context = context
         self._room = asyncio.Semaphore(MOST)
         # Without a limit: pods that never become ready must not keep other workloads waiting.
         self._writer = KeyedWriter[ServiceName, _Start](context.start, self._follow)
-        self._failed = self.holds = dict[ServiceName, str]()
+        self._failed: dict[ServiceName, str] = {}
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         target, limit = decided.facts.target, decided.facts.service.asks.waker.startup_cpu

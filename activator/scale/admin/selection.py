@@ -178,5 +178,7 @@ _KEYS: Final[Mapping[Sort, Callable[[Record, float], Any] | None]] = {
     ),
     Sort.REPLICAS: lambda record, load: -(record.facts.replicas or 0),
     Sort.LOAD: lambda record, load: -load,
-    Sort.CHANGE: lambda record, load: -record.change.at.timestamp() if record.change else 0.0,
+    Sort.CHANGE: lambda record, load: (
+        -(record.workload.change.at.timestamp() if record.workload.change else 0.0)
+    ),
 }

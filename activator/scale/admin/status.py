@@ -284,18 +284,16 @@ def _load(name: ServiceName, loads: Loads, now: float) -> JsonObject:
 
 def _change(record: Record) -> JsonObject | None:
     """Return the last change of replicas by this process."""
-    change = record.change
+    change = record.workload.change
     if change is None:
         return None
     known = {why.value: sentence for why, sentence in RULES.items()}
-    other = change.requester
-    made_for = f"for Service {other.namespace}/{other.name}: " if other is not None else ""
     return {
         "at": change.at.isoformat(timespec="milliseconds"),
         "before": change.before,
         "after": change.after,
         "why": change.why,
-        "sentence": made_for + known.get(change.why, change.why),
+        "sentence": known.get(change.why, change.why),
     }
 
 

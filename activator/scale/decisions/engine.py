@@ -31,8 +31,8 @@ from activator.scale.decisions.record import (
     CALL,
     LOOK,
     EngineCounters,
-    Facts,
     Record,
+    Workload,
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
@@ -79,8 +79,6 @@ class _Phase(Enum):
 class Sharing:
     """Knows which Services share a workload: they add their loads, and the oldest of them decides.
 
-    Nearly all workloads have one Service.
-
     Arguments:
         records: the Services.
         loads: the reports of the activators.
@@ -93,11 +91,11 @@ class Sharing:
         self._records = records
         self._loads = loads
         self._parts = parts
-        self._services: dict[ScaleTarget, tuple[ServiceName, ...]] = {}
+        self._workloads: dict[ScaleTarget, Workload] = {}
 
-    def of(self, target: ScaleTarget) -> Sequence[ServiceName]:
-        """Return the Services of a workload, sorted; none for an unknown workload."""
-        return self._services.get(_shared(target), ())
+    def of(self, target: ScaleTarget) -> Workload | None:
+        """Return a workload; None if no Service has it."""
+        return self._workloads.get(_shared(target))
 
     def move(
         self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
@@ -105,18 +103,20 @@ class Sharing:
         """Record that a Service leaves one workload for another; None for no workload."""
         if before == after:
             return
+        record = self._records[name]
         if before is not None:
-            left = tuple(each for each in self.of(before) if each != name)
-            if left:
-                self._services[_shared(before)] = left
-            else:
-                del self._services[_shared(before)]
+            workload = record.workload
+            del workload.records[name]
+            if not workload.records:
+                del self._workloads[_shared(before)]
+            record.workload = Workload(workload.change)
         if after is not None:
-            self._services[_shared(after)] = tuple(sorted({*self.of(after), name}))
+            record.workload = self._workloads.setdefault(_shared(after), record.workload)
+            record.workload.records[name] = record
 
     def clear(self) -> None:
         """Remove all Services."""
-        self._services.clear()
+        self._workloads.clear()
 
     def observe(self, name: ServiceName, now: float, frozen: ScaleReason | None) -> Observed:
         """Return what the plan of a Service needs; the loads of one workload are added.
@@ -126,82 +126,55 @@ class Sharing:
             now: seconds, on the clock of the loads.
             frozen: why no replicas of any workload may be removed.
         """
-        facts = self._records[name].facts
+        record = self._records[name]
+        facts, workload = record.facts, record.workload
         assert facts.target is not None
         assert facts.replicas is not None
-        sharing, marks = self.of(facts.target), facts.target.waker.marks
-        eldest, other_waker = name, ""
-        if len(sharing) > 1:
-            eldest, other_waker = self._eldest(facts.target), self._other_waker(facts.target)
-        load, slice_since = self._load(sharing, now), None
+        records = workload.records
+        is_own = len(records) == 1
+        load = self._loads.measured(name, now) if is_own else self._sum(records, now)
+        slice_since = None
         if facts.service.asks.route in WITH_SLICES:
             every = (part.slice_since(name, now) for part in self._parts)
             slice_since = next((since for since in every if since is not None), None)
-        return Observed(
+        seen = Observed(
             *load[:4],
             frozen=frozen,
             replicas=facts.replicas,
-            ready=facts.ready,
-            other_owner=other_waker
-            or (facts.other_owner if eldest == name else f"Service {'/'.join(eldest)}"),
+            ready=facts.listed,
+            other_owner=facts.other_owner,
             slice_since=slice_since,
             lease=facts.lease,
-            decides=eldest == name,
-            paused=facts.is_paused,
             rate=load.rate,
             panic_rate=load.panic_rate,
-            marks=marks,
-            is_marked=marks and all(self._records[each].facts.service.mark for each in sharing),
+        )
+        if is_own and facts.target.waker is SCALE and not facts.findings:
+            return seen  # as nearly all Services
+        eldest = workload.eldest
+        older = f"Service {'/'.join(eldest)}" if eldest != name else facts.other_owner
+        other_waker = workload.other_waker(facts.target)
+        return seen._replace(
+            ready=facts.ready,
+            other_owner=other_waker or older,
+            decides=eldest == name,
+            paused=facts.is_paused,
+            marks=facts.marks,
+            is_marked=facts.marks and workload.is_marked,
             wakers_differ=bool(other_waker),
         )
 
-    def is_own(self, name: ServiceName, seen: Observed, now: float) -> bool:
-        """Return whether a change of replicas would be for this Service, not for another one.
-
-        The oldest Service of a workload decides, but a cold start is for the Service that has the
-        request.
-        """
-        target = self._records[name].facts.target
-        if target is None or len(self.of(target)) == 1 or seen.called:
-            return True
-        if seen.replicas or not seen.current:
-            return seen.decides
-        return self._loads.current(name, now) > 0
-
-    def _other_waker(self, target: ScaleTarget) -> str:
-        """Return a Service of a workload with another waker than ``target`` has; empty for none.
-
-        It would not know that the workload sleeps, and would send requests to its pods.
-        """
-        for name in self.of(target):
-            if self._records[name].facts.target != target:
-                return f"waker of Service {'/'.join(name)}"
-        return ""
-
-    def is_closing(self, target: ScaleTarget) -> bool:
-        """Return whether a Service of a workload is about to put it to sleep."""
-        records = (self._records[name] for name in self.of(target))
-        return any(each.sleeping or each.planner.is_closing for each in records)
-
-    def asks_of_eldest(self, asks: Annotations, target: ScaleTarget) -> Annotations:
-        """Return annotations with the numbers of the oldest Service of a workload."""
-        eldest = self._records[self._eldest(target)]
-        return replace(asks, scale=eldest.facts.service.asks.scale)
-
-    def _eldest(self, target: ScaleTarget) -> ServiceName:
-        """Return the oldest Service of a workload, which decides about its replicas."""
-        return min(
-            self.of(target),
-            key=lambda name: (self._records[name].facts.service.created, name),
-        )
-
-    def _load(self, names: Sequence[ServiceName], now: float) -> Measure:
+    def _sum(self, names: Iterable[ServiceName], now: float) -> Measure:
         """Return the load of all Services of a workload."""
-        if len(names) == 1:
-            return self._loads.measured(names[0], now)
         rows = [self._loads.measured(each, now) for each in names]
         current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
         return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
+
+
+def _reconsider(workload: Workload) -> None:
+    """Let the next tick decide about all Services of a workload: they add their loads."""
+    if len(workload.records) > 1:
+        for each in workload.records.values():
+            each.quiet_until = NEVER
 
 
 def _shared(target: ScaleTarget) -> ScaleTarget:
@@ -254,14 +227,14 @@ def time_of_day() -> datetime:
 
 def woken_with(name: ServiceName, asks: Annotations) -> Iterator[ServiceName]:
     """Yield the Services that a Service wakes; a name without a namespace is of its own."""
-    for each in asks.chain.wake_with:
+    for each in asks.wake_with:
         namespace, _, other = each.rpartition("/")
         yield ServiceName(namespace or name.namespace, other)
 
 
 def may_call(name: ServiceName, other: ServiceName, asks: Annotations) -> bool:
     """Return whether a Service may wake another one, whose annotations are ``asks``."""
-    return name.namespace in (other.namespace, *asks.chain.wake_from)
+    return name.namespace in (other.namespace, *asks.wake_from)
 
 
 class Engine:
@@ -336,6 +309,11 @@ class Engine:
         for part in self._parts:
             part.start(now)
 
+    @property
+    def decides(self) -> bool:
+        """Whether it knows the facts of all Services, and decides about them."""
+        return self._phase is _Phase.DECIDING
+
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
         self._phase, self._since = _Phase.STOPPED, NEVER
@@ -393,8 +371,7 @@ class Engine:
             if record is None:
                 continue
             record.quiet_until = NEVER
-            if record.facts.target is not None:
-                self._reconsider_sharing(record.facts.target)
+            _reconsider(record.workload)
             # Its pods are ready, and get no requests; or a trial run has none.
             is_closed = bool(record.facts.service.mark) or record.trial == 0
             if record.facts.ready and not is_closed:
@@ -438,44 +415,38 @@ class Engine:
             self._remove(name, now)
             return
         facts = read_facts(joined, self._rights)
-        for part in self._parts_of(name, facts):
+        for part in self._parts:
             facts = part.complete(name, facts)
+        before = None
         if record is None:
             record = self._records[name] = Record(facts, Planner(now, facts.ready))
-            self._share(name, None, facts.target)
         else:
-            self._share(name, record.facts.target, facts.target)
+            before = record.facts.target
+        self._share(name, record, before, facts.target)
         record.renew(facts, now)
 
-    def _parts_of(self, name: ServiceName, facts: Facts) -> Sequence[Part]:
-        """Return the parts that act on a Service."""
-        needs = (None, *facts.needs)
-        return [each for each in self._parts if each.meets in needs or name in each.holds]
-
     def _remove(self, name: ServiceName, now: float) -> None:
-        record = self._records.pop(name, None)
+        record = self._records.get(name)
         if record is None:
             return
-        self._share(name, record.facts.target, None)
+        self._share(name, record, record.facts.target, None)
+        del self._records[name]
         self._loads.remove(name)
         for part in self._parts:
             part.leave(name, now)
 
     def _share(
-        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
+        self,
+        name: ServiceName,
+        record: Record,
+        before: ScaleTarget | None,
+        after: ScaleTarget | None,
     ) -> None:
         """Record which Services have a workload in common; a change of one concerns all."""
-        self._sharing.move(name, before, after)
-        for target in {before, after}:
-            if target is not None:
-                self._reconsider_sharing(target)
-
-    def _reconsider_sharing(self, target: ScaleTarget) -> None:
-        """Decide at the next tick about all Services of a workload: they add their loads."""
-        sharing = self._sharing.of(target)
-        if len(sharing) > 1:
-            for name in sharing:
-                self._records[name].quiet_until = NEVER
+        _reconsider(record.workload)
+        if before != after:
+            self._sharing.move(name, before, after)
+            _reconsider(record.workload)
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -498,9 +469,12 @@ class Engine:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
             self._renew(name, now)
-        decided = record.conclude(name, self._plan(name, record, now, frozen))
-        if decided is not None:
-            for part in self._parts_of(name, record.facts):
+        self._conclude(name, record, self._plan(name, record, now, frozen), now)
+
+    def _conclude(self, name: ServiceName, record: Record, plan: Plan | None, now: float) -> None:
+        """Record a decision about a Service, and carry it out if it is another one than before."""
+        if (decided := record.conclude(name, plan)) is not None:
+            for part in self._parts:
                 part.carry_out(name, decided, now)
 
     def _plan(
@@ -522,13 +496,14 @@ class Engine:
         asks = wishes
         if not (seen.decides or seen.replicas):
             # Any Service starts a shared workload, but always with the replicas of the oldest one.
-            asks = self._sharing.asks_of_eldest(wishes, facts.target)
+            eldest = record.workload.records[record.workload.eldest]
+            asks = replace(wishes, scale=eldest.facts.service.asks.scale)
         if seen.wakers_differ:
             asks = asks.with_a_replica()
         plan = record.planner.decide(asks, seen, now)
         if record.sleep.replicas != seen.replicas:
             record.sleep.note(seen.replicas, now)
-        if wishes.chain.wake_with and not seen.replicas and seen.current:
+        if not seen.replicas and seen.current and wishes.wake_with:
             for other in woken_with(name, wishes):
                 self._call(name, other, now)
         if record.other_owner != seen.other_owner:
@@ -543,12 +518,12 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
                 record.sleep.waited += seen.waiting
-            record.why = plan.why if self._sharing.is_own(name, seen, now) else None
+            record.workload.why = plan.why
             record.sleeping = facts.target.waker.marks and not plan.replicas
             self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
         if seen.wakers_differ and plan.replicas is None:
             plan = plan._replace(hold=ScaleReason.TWO_OWNERS)
-        if seen.marks and self._sharing.is_closing(facts.target):
+        if seen.marks and record.workload.is_closing:
             plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
             self._call_at(plan.next, self._decide_later, name)
@@ -570,30 +545,14 @@ class Engine:
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
-        now, names = self._clock(), self._sharing.of(target)
-        if result.changed_from is not None and result.replicas is not None:
-            self._changed(names, result, now)
+        now, workload = self._clock(), self._sharing.of(target)
         self.counters.failed(result)
-        for name in names:
-            record = self._records[name]
-            if not self._actuator.has_next(target):
-                record.why = None  # a later change has another rule
+        if workload is None:
+            return
+        if result.changed_from is not None and result.replicas is not None:
+            self.counters.changed(workload, result, now, datetime.now(UTC))
+        for name, record in list(workload.records.items()):
             self._note(name, record, target, result, now)
-
-    def _changed(self, names: Sequence[ServiceName], result: Result, now: float) -> None:
-        """Record a change of replicas for all Services of a workload.
-
-        Those without a request of their own have the change of the Service that requested it.
-        """
-        wall = datetime.now(UTC)
-        own = [name for name in names if self._records[name].why is not None] or names
-        changes = [
-            self.counters.changed(name, self._records[name], result, now, wall) for name in own
-        ]
-        for name in names:
-            if name not in own:
-                record = self._records[name]
-                record.change, record.cold_since = changes[0]._replace(requester=own[0]), None
 
     def _note(
         self, name: ServiceName, record: Record, target: ScaleTarget, result: Result, now: float
@@ -611,6 +570,7 @@ class Engine:
                 is_unwanted = record.planner.wanted == 0 and not self._frozen(now)
                 if replicas and is_unwanted and now >= idle_at:
                     record.sleeping = True
+                    record.workload.why = None  # that of the last plan
                     self._actuator.put(target, Wish(replicas, 0))
                 replicas = 0
         ends = slept and not record.sleeping
@@ -626,8 +586,6 @@ class Engine:
         elif replicas not in (None, known):
             record.facts = record.facts._replace(replicas=replicas)
         elif not ends:
-            if (decided := record.conclude(name, record.plan)) is not None:
-                for part in self._parts_of(name, record.facts):
-                    part.carry_out(name, decided, now)
+            self._conclude(name, record, record.plan, now)
             return
         self._decide(name, record, now, self._frozen(now))

@@ -306,7 +306,7 @@ class Planner:
         """
         has_pods = seen.replicas > 0 or seen.ready > 0
         is_idle = wanted == 0 or (_reads_load(asks) and self._is_unused(asks, seen, now))
-        closes = (asks.route in WITH_SLICES or seen.marks) and is_idle and has_pods
+        closes = is_idle and has_pods and (asks.route in WITH_SLICES or seen.marks)
         if not closes:
             if self._closing_since is not None and seen.current > 0 and _reads_load(asks):
                 # Other requests bypass the activators: the next observation is later.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum
 from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
 from activator.plain import service as services
-from activator.plain.annotations import Route, WakerWords
+from activator.plain.annotations import NO_WORDS, Route
 from activator.plain.service import PlainService
 from activator.records.counters import Histogram
 from activator.scale import reasons
@@ -52,18 +51,6 @@ HOUR: Final = 3600.0
 _IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE, Why.AWAKE_HOURS})
 
 
-class Need(Enum):
-    """What a Service may need beside replicas.
-
-    SLICES: its endpoints are the scaler's. MARK: it has the asleep mark, or will have it.
-    STARTUP_CPU: its pods have more CPU while they start.
-    """
-
-    SLICES = "slices"
-    MARK = "mark"
-    STARTUP_CPU = "startup-cpu"
-
-
 class Facts(NamedTuple):
     """What is known of a Service, apart from its load; it changes with the Service's objects.
 
@@ -78,7 +65,6 @@ class Facts(NamedTuple):
         other_owner: another component that scales the workload, as in ``HPA shop/hello``.
         lease: seconds for which the owner of the workload must read it as active.
         is_watched: whether a watch follows the workload.
-        needs: what it needs beside replicas.
     """
 
     service: PlainService
@@ -91,7 +77,6 @@ class Facts(NamedTuple):
     other_owner: str = ""
     lease: float = ACTIVATION_LEASE
     is_watched: bool = True
-    needs: Collection[Need] = ()
 
     @property
     def marks(self) -> bool:
@@ -107,14 +92,14 @@ class Facts(NamedTuple):
     def is_paused(self) -> bool:
         """Whether the ScaledObject that owns the workload must not add replicas."""
         paused = ScaleReason.SCALED_OBJECT_PAUSED
-        return bool(self.findings) and any(each.reason is paused for each in self.findings)
+        return any(each.reason is paused for each in self.findings)
 
     @property
     def is_settled(self) -> bool:
         """Whether they stay as they are until an object changes."""
         asks = self.service.asks
         has_problem = self.reason or self.findings
-        return not (has_problem or asks.chain.wake_with) and asks.route is Route.SHARED
+        return not (has_problem or asks.wake_with) and asks.route is Route.SHARED
 
     @property
     def shown(self) -> tuple[object, ...]:
@@ -143,31 +128,16 @@ class ReplicaChange(NamedTuple):
     Attributes:
         at: time of day.
         why: the rule, as ``kpa.decision.Why`` has it.
-        requester: the Service that the change was made for, if its workload has several and this
-            is another one; None for the Service's own change.
     """
 
     at: datetime
     before: int
     after: int
     why: str
-    requester: ServiceName | None = None
 
 
 def read_facts(joined: Joined, rights: Rights) -> Facts:
     """Return the facts about a Service, without the findings of the parts."""
-    facts = _without_needs(joined, rights)
-    service = facts.service
-    needs = (
-        (Need.SLICES, service.asks.route is not Route.SHARED),
-        (Need.MARK, facts.marks or service.mark),
-        (Need.STARTUP_CPU, service.asks.waker.startup_cpu),
-    )
-    found = tuple([need for need, is_needed in needs if is_needed])
-    return facts._replace(needs=found) if found else facts
-
-
-def _without_needs(joined: Joined, rights: Rights) -> Facts:
     service, found, ready = joined
     if service.refused:
         reason = service.refusal or ScaleReason.SERVICE_REFUSED
@@ -203,11 +173,10 @@ def _without_needs(joined: Joined, rights: Rights) -> Facts:
 
 def _waker(service: PlainService, target: ScaleTarget) -> AnyWaker | str:
     """Return the waker of a Service, or why it can have none; most Services need no table."""
-    is_plain = service.asks.waker == _NO_WORDS and target.resource in KNOWN_KINDS.values()
+    is_plain = service.asks.waker is NO_WORDS and target.resource in KNOWN_KINDS.values()
     return SCALE if is_plain else waker_of(service, target)
 
 
-_NO_WORDS: Final = WakerWords()
 _NO_SCALE: Final = (
     "annotation activator.dev/target: {0}: {1.kind} of {1.group}/{1.version} has no scale "
     "subresource: say how it sleeps by activator.dev/waker patch, with activator.dev/sleep-patch "
@@ -263,14 +232,52 @@ class Sleep:
 
 
 @dataclass(slots=True, eq=False)
+class Workload:
+    """What the Services of one workload have in common; nearly all workloads have one Service.
+
+    Attributes:
+        change: the last change of replicas; None before the first.
+        why: the rule behind the request for replicas that is under way; None without one.
+        records: the Services.
+    """
+
+    change: ReplicaChange | None = None
+    why: Why | None = None
+    records: dict[ServiceName, Record] = field(default_factory=dict)
+
+    @property
+    def eldest(self) -> ServiceName:
+        """The oldest Service, which decides about the replicas."""
+        return min(self.records, key=lambda name: (self.records[name].facts.service.created, name))
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether all Services have the asleep mark."""
+        return all(each.facts.service.mark for each in self.records.values())
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether a Service is about to put it to sleep."""
+        return any(each.sleeping or each.planner.is_closing for each in self.records.values())
+
+    def other_waker(self, target: ScaleTarget) -> str:
+        """Return the first Service with another waker than ``target`` has; empty for none.
+
+        It would not know that the workload sleeps, and would send requests to its pods.
+        """
+        others = (name for name, each in self.records.items() if each.facts.target != target)
+        name = min(others, default=None)
+        return f"waker of Service {'/'.join(name)}" if name is not None else ""
+
+
+@dataclass(slots=True, eq=False)
 class Record:
     """One Service.
 
     Attributes:
         decided: the last decision; None before the first.
         reconsiders: whether the reason must be concluded again, though no fact has changed.
-        change: the last change of replicas; None before the first.
-        why: the rule behind the request for replicas that is under way; None without one.
+        workload: shared with other Services, or its own if it has none.
         failed: the last failed request, until nothing is wanted any more.
         cold_since: when a request began to wait for the first pod.
         other_owner: as the last plan had it.
@@ -288,8 +295,7 @@ class Record:
     sleep: Sleep = field(default_factory=Sleep)
     decided: Decided | None = None
     reconsiders: bool = False
-    change: ReplicaChange | None = None
-    why: Why | None = None
+    workload: Workload = field(default_factory=lambda: Workload())
     failed: Result | None = None
     cold_since: float | None = None
     other_owner: str = ""
@@ -497,29 +503,30 @@ class EngineCounters:
             word = result.problem.value
             self.failures[word] = self.failures.get(word, 0) + 1
 
-    def changed(
-        self, name: ServiceName, record: Record, result: Result, now: float, wall: datetime
-    ) -> ReplicaChange:
-        """Count, log and record a change of a Service's replicas; return it.
+    def changed(self, workload: Workload, result: Result, now: float, wall: datetime) -> None:
+        """Count, log and record a change of a workload's replicas.
 
         Arguments:
-            record: of the Service; it has a workload.
+            workload: it has a Service.
             result: of the change.
             now: seconds, monotonic.
             wall: the time of day.
         """
-        target, before, after = record.facts.target, result.changed_from, result.replicas
+        name, before, after = workload.eldest, result.changed_from, result.replicas
+        record = workload.records[name]
+        target = record.facts.target
         assert target is not None
         assert before is not None
         assert after is not None
         # An event may show the change, and end its rule, before the API server responds.
-        why = record.why or (record.plan.why if record.plan is not None else None)
-        record.why = None
+        why = workload.why or (record.plan.why if record.plan is not None else None)
         word = why.value if why is not None else "unknown"
-        record.change = change = ReplicaChange(wall, before, after, word)
-        if record.cold_since is not None:
-            self.cold_starts.observe(now - record.cold_since)
-            record.cold_since = None
+        workload.change, workload.why = ReplicaChange(wall, before, after, word), None
+        waits = [each.cold_since for each in workload.records.values()]
+        if begins := [since for since in waits if since is not None]:
+            self.cold_starts.observe(now - min(begins))
+        for each in workload.records.values():
+            each.cold_since = None
         self.changes[word] = self.changes.get(word, 0) + 1
         logger.info(
             "Service %s/%s: %s: %d -> %d replicas: %s",
@@ -530,7 +537,6 @@ class EngineCounters:
             RULES[why] if why is not None else "decided before",
             extra=fields(name, reason=word, replicas=after),
         )
-        return change
 
 
 def _log_reason(name: ServiceName, before: Decided | None, decided: Decided) -> None:

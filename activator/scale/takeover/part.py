@@ -12,7 +12,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
 from activator.scale.cluster.api import KeyedWriter
 from activator.scale.decisions.plan import Plan, WorkloadPhase
-from activator.scale.decisions.record import Decided, Need
+from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding
 from activator.scale.reports.load import ServiceName
@@ -37,12 +37,9 @@ class TakeoverPart(Part):
         takeovers: decides about the requests.
     """
 
-    meets: Need | None = Need.SLICES
-
     def __init__(self, context: PartContext) -> None:
         self._context = context
         self._pods = Pods()
-        self._known = self.holds = set[ServiceName]()
         self.takeovers = Takeovers(Ports(context.settings.takeover_ports), self._pods)
         self._writer = KeyedWriter[SliceKey, Write](
             context.start, self._send, MOST_REQUESTS, self.poke
@@ -76,21 +73,15 @@ class TakeoverPart(Part):
     def _note(self, name: ServiceName | None) -> None:
         if name is not None:
             self._context.changed([name])
-            self._update(name)
-
-    def _update(self, name: ServiceName) -> None:
-        """Send the requests that are due, and note whether a Service still has slices."""
-        if self.takeovers.knows(name):
-            self._known.add(name)
-        else:
-            self._known.discard(name)
-        self.poke()
+            self.poke()
 
     # -- decisions ---------------------------------------------------------------------------------
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         service, plan = decided.facts.service, decided.plan
         is_shared = service.asks.route is Route.SHARED
+        if is_shared and not self.takeovers.knows(name):
+            return
         if service.asks.route is Route.UNREADABLE:
             self.takeovers.keep(name)
         elif service.port is None or (is_shared and not self._is_needed(name, plan)):
@@ -99,7 +90,7 @@ class TakeoverPart(Part):
             # Without a plan nothing wakes the workload, but clients get the reason.
             takes_over = plan.takes_over if plan is not None else not decided.facts.ready
             self.takeovers.put(service, now, takes_over=takes_over or is_shared)
-        self._update(name)
+        self.poke()
 
     def _is_needed(self, name: ServiceName, plan: Plan | None) -> bool:
         """Return whether the slice of a Service without the route must stay for now.
@@ -114,7 +105,7 @@ class TakeoverPart(Part):
 
     def leave(self, name: ServiceName, now: float) -> None:
         self.takeovers.remove(name, now)
-        self._update(name)
+        self.poke()
 
     def start(self, now: float) -> None:
         self.takeovers.start()

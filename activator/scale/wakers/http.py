@@ -61,7 +61,6 @@ class HttpWaker(Waker[State]):
     service: str = field(compare=False)
     port: str = field(compare=False)
 
-    name = "http"
     parks = True
     frees = (0, 0, 0)
 

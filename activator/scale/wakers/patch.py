@@ -40,8 +40,6 @@ class PatchWaker(Waker[Patched]):
     wake: str
     condition: NamedCondition | None = None
 
-    name = "patch"
-
     def rules(self, kind: ScalableKind) -> Sequence[Rule]:
         return (Rule(kind.group, kind.plural, ("get", "patch"), f"patch {kind.plural}"),)
 

@@ -64,7 +64,6 @@ class ResizeWaker(Waker[Resized]):
 
     cpu: Cpu = DEFAULT
 
-    name = "resize"
     parks = True
     frees = (0, 1, 0)
     is_binary = False

@@ -60,7 +60,6 @@ class ScaleWaker(Waker[Scale]):
 
     __slots__ = ()
 
-    name = "scale"
     marks = False
     is_binary = False
     lacks = ", or has no scale subresource"

@@ -111,7 +111,6 @@ class Waker(Generic[S]):
     """One way to put a workload to sleep. A subclass is hashable, and equal if its words are.
 
     Attributes:
-        name: as in the annotation.
         marks: whether the Service has the asleep mark while its workload sleeps.
         parks: whether Kubernetes lists the pods as ready while they sleep.
         frees: 1 or 0 for each: whether sleep frees pods, their CPU, and their memory.
@@ -119,7 +118,6 @@ class Waker(Generic[S]):
         lacks: for people: what else it means that the API server does not find the object.
     """
 
-    name: ClassVar[str]
     marks: ClassVar[bool] = True
     parks: ClassVar[bool] = False
     frees: ClassVar[tuple[int, int, int]] = 1, 1, 1

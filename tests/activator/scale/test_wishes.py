@@ -85,14 +85,14 @@ async def test_a_workload_that_was_never_used_is_not_said_to_have_had_a_request(
 # -- Services with one workload --------------------------------------------------------------------
 
 
-async def test_a_change_for_another_service_of_the_workload_says_so(tmp_path: Path) -> None:
+async def test_all_services_of_a_workload_show_its_last_change(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add("two", **IDLE)
         await kube.add("two-b", target="deployment/two", **IDLE)
         async with leader(kube) as running, running.activator() as activator:
 
             async def changes() -> list[tuple[int, str]]:
-                """Return the replicas and the sentence of both last changes."""
+                """Return the last change as both Services show it: replicas, and the sentence."""
                 views = [await running.service(name) for name in ("two", "two-b")]
                 return [
                     (each["lastChange"]["after"], each["lastChange"]["sentence"]) for each in views
@@ -103,16 +103,13 @@ async def test_a_change_for_another_service_of_the_workload_says_so(tmp_path: Pa
                 await activator.report(1, name)
                 await until(lambda: kube.replicas("two") == 1, "it wakes", within=2)
                 await elapse(1)
-                other = (1, f"for Service shop/{name}: {waits}")
-                both = [(1, waits), other]
-                assert await changes() == (both if name == "two" else both[::-1])
+                assert await changes() == [(1, waits)] * 2
                 for each in ("two", "two-b"):
                     await kube.set_ready(each, 1)
                 await activator.report(0, name)
                 await until(lambda: kube.replicas("two") == 0, "it sleeps")
                 await elapse(1)
-                idle = "no request for idle-seconds"
-                assert await changes() == [(0, idle), (0, f"for Service shop/two: {idle}")]
+                assert await changes() == [(0, "no request for idle-seconds")] * 2
                 for each in ("two", "two-b"):
                     await kube.set_ready(each, 0)
 

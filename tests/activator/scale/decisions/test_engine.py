@@ -330,8 +330,9 @@ async def test_a_cold_start_has_its_rule_for_each_owner_also_if_its_event_comes_
     await elapse(0.01)
     record = world.engine.get(HELLO)
     assert record is not None
-    assert record.change is not None
-    assert (record.change.after, record.change.why) == (1, "cold-start")
+    change = record.workload.change
+    assert change is not None
+    assert (change.after, change.why) == (1, "cold-start")
 
 
 async def test_loads_of_unknown_services_do_not_stay() -> None:
@@ -386,8 +387,9 @@ async def test_a_request_that_changed_nothing_explains_no_later_change() -> None
     assert world.patches == [0]
     record = world.engine.get(young)
     assert record is not None
-    assert record.change is not None
-    assert (record.change.why, record.change.requester) == ("idle", HELLO)
+    change = record.workload.change
+    assert change is not None
+    assert (change.after, change.why) == (0, "idle")
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -473,18 +475,24 @@ ONE, TWO = ServiceName("shop", "one"), ServiceName("shop", "two")
 OTHER = ScaleTarget(KNOWN["statefulset"], "shop", "other")
 
 
-def test_services_of_a_workload_are_sorted_and_leave_it() -> None:
-    sharing = Sharing({}, Loads(), [])
+def test_services_join_a_workload_and_leave_it() -> None:
+    sharing = Sharing({ONE: record(), TWO: record()}, Loads(), [])
+
+    def names(target: ScaleTarget) -> list[ServiceName]:
+        """Return the Services of a workload."""
+        found = sharing.of(target)
+        return sorted(found.records) if found is not None else []
+
     sharing.move(TWO, None, TARGET)
     sharing.move(ONE, None, TARGET)
     sharing.move(ONE, TARGET, TARGET)
-    assert (list(sharing.of(TARGET)), list(sharing.of(OTHER))) == ([ONE, TWO], [])
+    assert (names(TARGET), names(OTHER)) == ([ONE, TWO], [])
     sharing.move(ONE, TARGET, OTHER)
-    assert (list(sharing.of(TARGET)), list(sharing.of(OTHER))) == ([TWO], [ONE])
+    assert (names(TARGET), names(OTHER)) == ([TWO], [ONE])
     sharing.move(TWO, TARGET, None)
-    assert list(sharing.of(TARGET)) == []
+    assert names(TARGET) == []
     sharing.clear()
-    assert list(sharing.of(OTHER)) == []
+    assert names(OTHER) == []
 
 
 class SlicePart(Part):

@@ -16,6 +16,7 @@ from activator.scale.decisions.record import (
     Facts,
     Record,
     ReplicaChange,
+    Workload,
     read_facts,
 )
 from activator.scale.reasons import ScaleReason
@@ -28,7 +29,7 @@ from tests.activator.scale.decisions.records import facts, record
 
 def test_a_new_record_has_decided_nothing_and_is_due() -> None:
     known = Record(facts(), Planner(5.0))
-    assert (known.decided, known.change) == (None, None)
+    assert (known.decided, known.workload.change) == (None, None)
     assert known.planner.phase is WorkloadPhase.ASLEEP
     assert known.quiet_until < 5.0
     assert known.renew_at > 5.0
@@ -265,8 +266,9 @@ def test_a_cold_start_is_recorded_counted_and_logged(caplog: pytest.LogCaptureFi
     counters, known = EngineCounters(), record(replicas=0)
     known.conclude(NAME, plan(replicas=1, why=Why.COLD_START, active=True, next=20.0))
     known.cold_since = 11.5
-    counters.changed(NAME, known, Result(1, changed_from=0), 12.0, NOON)
-    assert known.change == ReplicaChange(NOON, 0, 1, "cold-start")
+    known.workload.records[NAME] = known
+    counters.changed(known.workload, Result(1, changed_from=0), 12.0, NOON)
+    assert known.workload.change == ReplicaChange(NOON, 0, 1, "cold-start")
     assert known.cold_since is None
     assert (counters.changes, counters.cold_starts.total) == ({"cold-start": 1}, 0.5)
     (line,) = caplog.records
@@ -275,7 +277,7 @@ def test_a_cold_start_is_recorded_counted_and_logged(caplog: pytest.LogCaptureFi
 
 def test_a_change_whose_decision_is_gone_has_no_rule() -> None:
     counters = EngineCounters()
-    counters.changed(NAME, record(), Result(1, changed_from=2), 12.0, NOON)
+    counters.changed(Workload(records={NAME: record()}), Result(1, changed_from=2), 12.0, NOON)
     assert counters.changes == {"unknown": 1}
 
 
