@@ -13,7 +13,7 @@ import logging
 import resource
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from activator.process import logs
 from activator.process.logs import of_activator
 from activator.process.memory import keep_freed_memory
 from activator.process.outputs import Outputs
+from activator.process.signals import INTERRUPTED
 from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import LOW_LIMIT
 from activator.records.narration import EventKind
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from activator.lab.demo import Demo
 
 logger = logging.getLogger(__name__)
-
-#: The exit status that shells use after Ctrl-C: 128 + SIGINT.
-_INTERRUPTED = 130
 
 
 class _Stop:
@@ -68,11 +66,13 @@ class _Stop:
     def _on_signal(self, number: signal.Signals) -> None:
         if self.requested.is_set():
             self.forced.set()
+            # The end of the loop closes generators in any order: one may find another at work.
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
             self.report(f"{number.name}: ending now")
             return
         again = "Ctrl-C" if number == signal.SIGINT else "signal"
         self.report(f"{number.name}: {self.phases()}; a second {again} ends at once")
-        self.status = _INTERRUPTED if number == signal.SIGINT else 0
+        self.status = INTERRUPTED if number == signal.SIGINT else 0
         self.on_first()
         self.requested.set()
 
@@ -83,10 +83,14 @@ def _show(demo: Demo, stats: list[Stat]) -> None:
 
 
 async def run_activator(
-    settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None
+    settings: Settings,
+    outputs: Outputs | None = None,
+    create_demo: Callable[[], Demo] | None = None,
 ) -> int:
     stop = _Stop()
+    demo = create_demo() if create_demo is not None else None  # it makes a folder
     if demo is not None:
+        settings = replace(settings, manifests=demo.manifests)
         urls: list[str] = []
         if not await _unless(stop.requested, _start_demo(demo, urls)):
             return stop.status
@@ -259,20 +263,19 @@ def main(settings: Settings) -> int:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     _raise_file_limit()
     keep_freed_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        contextlib.ExitStack() as after,  # the loop: its source would report a missing folder
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        create_demo = partial(_demo, after) if settings.command == "demo" else None
         try:
-            if settings.command != "demo":
-                return runner.run(run_activator(settings, outputs))
-            return _main_demo(settings, outputs, runner.run)
+            return runner.run(run_activator(settings, outputs, create_demo))
         except (OSError, BindError, StartError, TlsFileError) as error:
             logger.error("%s", error)
             return 1
 
 
-def _main_demo(
-    settings: Settings, outputs: Outputs, run: Callable[[Coroutine[Any, Any, int]], int]
-) -> int:
+def _demo(after: contextlib.ExitStack) -> Demo:
     from activator.lab.demo import Demo
 
-    with Demo() as demo:
-        return run(run_activator(replace(settings, manifests=demo.manifests), outputs, demo))
+    return after.enter_context(Demo())

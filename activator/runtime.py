@@ -13,7 +13,6 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from activator.admin.history import History
@@ -299,10 +298,8 @@ class Runtime:
         return ""
 
     def source_status(self) -> SourceStatus:
-        """Return the state of the source of objects, with the ports that cannot be bound."""
-        status = self._source.status(self._clock()) if self._source is not None else NO_SOURCE
-        closed = tuple(self.observers.port_warnings())
-        return replace(status, warnings=(*status.warnings, *closed)) if closed else status
+        """Return the state of the source of objects."""
+        return self._source.status(self._clock()) if self._source is not None else NO_SOURCE
 
     def metrics(self) -> Iterator[bytes]:
         """Yield the metrics in Prometheus' text format, in pieces that each take little time."""

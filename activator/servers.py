@@ -9,7 +9,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from email.utils import formatdate
 from functools import partial
@@ -34,6 +34,7 @@ from activator.proxy.client.listener import (
     service_listener,
 )
 from activator.proxy.tcp.clients import TcpClients
+from activator.records.source_status import ObjectWarning
 from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings
 from activator.tls.certificates import ServerTls, metrics_tls
@@ -72,12 +73,16 @@ class Servers:
         self._addresses = {name: _address(sock) for name, sock in self.sockets.items()}
         self._events = EventFeed(runtime.driver.events)
         connections = runtime.pools.files.shares.admin
+        self._tcp = TcpClients(runtime.proxy)
+        self.service_ports = ServicePorts(runtime.proxy, settings.bind, self._tcp.accept)
+        runtime.driver.on_route = self.service_ports.set_route
         self._app = create_app(
             runtime,
             settings.admin_hosts,
             self._events,
             settings.scaler_page_url,
             self._addresses.get("admit", ""),
+            port_warnings=self._port_warnings,
             add_on=settings.dialect == ("keda",),
         )
         self.admin = _asgi_server(self._app, connections)
@@ -91,12 +96,10 @@ class Servers:
         self._memory = Memory(runtime.observers.pauses.observe)
         self._data = [data_server(runtime.proxy)]
         self._admission: PausingListener | None = None
-        self._tcp = TcpClients(runtime.proxy)
-        self.service_ports = ServicePorts(runtime.proxy, settings.bind, self._tcp.accept)
-        runtime.driver.on_route = self.service_ports.set_route
-        runtime.observers.port_warnings = lambda: self.service_ports.warnings(
-            {sock.getsockname()[1]: f"port {name}" for name, sock in self.sockets.items()}
-        )
+
+    def _port_warnings(self) -> Iterator[ObjectWarning]:
+        own = {sock.getsockname()[1]: f"port {name}" for name, sock in self.sockets.items()}
+        return self.service_ports.warnings(own)
 
     async def start(self) -> None:
         """Start all servers; the data ports last, when everything else works.

@@ -73,7 +73,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.scale": BASE
     | {"throttler", "activator", "activator.admin", "activator.autoscaler", "activator.discovery"}
     | {"activator.telemetry"},
-    "activator.console": frozenset({"throttler"}),
+    "activator.console": frozenset({"throttler", "activator.process"}),
     "activator.lab": frozenset(),
     "activator.runtime": SIBLINGS | BELOW_SIBLINGS,
     "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime"},
@@ -82,7 +82,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     | {"activator.runtime", "activator.servers", "activator.lab"},
     "activator.cli": BASE
     | {"activator", "activator.app", "activator.console", "activator.lab", "activator.scale"},
-    "activator.__main__": frozenset({"activator.cli"}),
+    "activator.__main__": frozenset({"activator.cli", "activator.process"}),
 }
 
 #: The rooms of the byte path that each room of it may import at run time, except itself. Types

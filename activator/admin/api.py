@@ -114,6 +114,7 @@ def detail_view(
         "wakeRules": wake_rules_view(throttler.revision),
         "authorization": authorization_view(throttler.revision),
         "keptAwakeBy": kept_awake_view(NO_AGENTS if entry is None else entry.agents, now),
+        "keepAwake": keep_awake_view(throttler.revision),
         "whileWaiting": while_waiting_view(throttler, entry, now),
         **profile_view(throttler),
         "nextReason": reason.value if reason else None,
@@ -398,6 +399,15 @@ def profile_view(throttler: RevisionThrottler) -> details.ProfileView:
 
 
 # -- what wakes a revision, and keeps it awake
+
+
+def keep_awake_view(revision: Revision) -> str | None:
+    """Return which connections of a TCP Service are load; None for another revision."""
+    connections = revision.policies.connections
+    if connections is None:
+        return None
+    return "bytes" if connections.by_bytes else "connections"
+
 
 #: So many clients are shown: the ones with the most requests.
 MOST_AGENTS: Final = 3

@@ -8,8 +8,9 @@ has none.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from activator.admin.openapi import document
 from activator.admin.views.activators import ActivatorView
 from activator.admin.views.revisions import RevisionView
 from activator.build import running
+from activator.records.source_status import ObjectWarning, SourceStatus
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionKind
 from throttler.revision import RevisionThrottler
@@ -92,8 +94,10 @@ class _Handlers:
         feed: EventFeed | None = None,
         scaler_page: str = "",
         admission: str = "",
+        port_warnings: Callable[[], Iterable[ObjectWarning]] = tuple,
     ) -> None:
         self._runtime = runtime
+        self._port_warnings = port_warnings
         self._scaler_page = scaler_page
         self._admission = admission
         self._feed = feed or EventFeed(runtime.driver.events)
@@ -134,7 +138,7 @@ class _Handlers:
 
     async def revision(self, request: Request) -> Response:
         throttler = self._one(request.path_params, _kind(request.query_params))
-        view = api.detail_view(self._runtime.driver, throttler, self._runtime.source_status())
+        view = api.detail_view(self._runtime.driver, throttler, self._source())
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -191,9 +195,13 @@ class _Handlers:
         for one in in_order(throttlers, lambda one: "\0".join(one.revision.id)):
             yield None if one is None else api.revision_view(self._runtime.driver, one)
 
+    def _source(self) -> SourceStatus:
+        source = self._runtime.source_status()
+        return replace(source, warnings=(*source.warnings, *self._port_warnings()))
+
     def _activator(self) -> ActivatorView:
         runtime = self._runtime
-        reason, source = runtime.ready(), runtime.source_status()
+        reason, source = runtime.ready(), self._source()
         return {
             "podName": runtime.pod_name,
             "version": __version__,
@@ -261,6 +269,7 @@ def create_app(
     scaler_page: str = "",
     admission: str = "",
     *,
+    port_warnings: Callable[[], Iterable[ObjectWarning]] = tuple,
     add_on: bool = False,
 ) -> Starlette:
     """Return the application for the admin port; its lifespan runs ``runtime``.
@@ -271,9 +280,10 @@ def create_app(
         feed: the events; the caller closes it before it stops the server. None for a new feed.
         scaler_page: address of the scaler's page for browsers; empty for no link.
         admission: address of the admission port; empty without one.
+        port_warnings: returns a warning for each port of a Service that cannot be bound.
         add_on: whether ``/readyz`` responds as the KEDA HTTP add-on.
     """
-    handlers = _Handlers(runtime, feed, scaler_page, admission)
+    handlers = _Handlers(runtime, feed, scaler_page, admission, port_warnings)
     routes = [
         *assets.page_routes(assets.dashboard(), assets.INDEX, partial(index, runtime.pod_name)),
         Route("/healthz", handlers.healthz),

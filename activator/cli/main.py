@@ -18,6 +18,7 @@ import click
 
 from activator.keda.words import OTHER_VARIABLES
 from activator.pages import LIST, SCALER, pages
+from activator.process.signals import INTERRUPTED
 from activator.scale import settings as scale_settings
 from activator.scale.settings import ScaleSettings
 from activator.settings.config import SETTINGS, Settings, load, settings_of
@@ -34,7 +35,6 @@ FAILED: Final = 1
 MISUSED: Final = 2  # also click's status for wrong options
 NO_RESPONSE: Final = 3
 NOT_KNOWN: Final = 4
-INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 
 # -- help: lines break at spaces alone, so that options and header fields stay whole
@@ -290,6 +290,7 @@ Exit status:
     0  ended by SIGTERM or Ctrl-C; the Lease is released
     1  could not start or continue, see the last log line; or ended by a second signal
     2  a setting is wrong or missing; the errors list all of them
+  130  ended by Ctrl-C before it served
     With --wake-all: 0 if all workloads are awake, 1 if not
 """,
     click.Option(

@@ -244,6 +244,12 @@ _WAKE_RULES: Final = {
     "notPaths": "not by the paths, and those below,",
 }
 
+#: Which connections of a TCP Service keep its workload awake, by activator.dev/keep-awake.
+_LOAD: Final = {
+    "connections": "connections: each open one is load",
+    "bytes": "bytes: only a connection on which bytes pass is load",
+}
+
 
 def policies(one: client.Json) -> Iterator[Fact]:
     """Yield a fact for each policy in force."""
@@ -333,6 +339,8 @@ def _waking(one: client.Json) -> Iterator[Fact]:
         wrong = ": 503, since an annotation activator.dev/auth-* has a wrong value"
         url = server.text("url")
         yield Fact("Authorization", (f"{asked}, by {url}{kept}" if url else f"{asked}{wrong}",))
+    if load := one.text("keepAwake", default=""):
+        yield Fact("Keep awake", (_LOAD.get(load, load),))
     if agents := one.nodes("keptAwakeBy", required=False):
         yield Fact("Kept awake by", tuple(map(_agent, agents)))
 

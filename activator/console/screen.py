@@ -9,16 +9,19 @@ draws, so that the command line starts fast.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from textwrap import wrap
-from threading import Event
+from time import sleep  # noqa: TID251 # no loop runs in this command
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from activator.console.client import NoResponse, NotKnown, UnexpectedResponse
+from activator.process.signals import write
 
 if TYPE_CHECKING:  # imported to draw
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -67,12 +70,34 @@ def show(page: Page, out: TextIO) -> None:
 
 
 @contextmanager
+def _ends_below(terminal: TextIO) -> Iterator[None]:
+    """Leave the cursor visible, below the page, if Ctrl-C ends the process in the context."""
+    end = signal.getsignal(signal.SIGINT)
+    if not callable(end):  # the process ignores Ctrl-C
+        yield
+        return
+
+    def restore(number: int, frame: FrameType | None) -> None:
+        write(terminal.fileno(), b"\n\x1b[?25h")  # the sequence of xterm that shows the cursor
+        end(number, frame)
+
+    signal.signal(signal.SIGINT, restore)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, end)
+
+
+@contextmanager
 def redrawing(out: TextIO) -> Iterator[Callable[[Page, str], None]]:
     """Yield a function that replaces the page; its second argument is a note above the page."""
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(file=out), auto_refresh=False) as live:
+    with (
+        _ends_below(out),
+        Live(console=Console(file=out), auto_refresh=False) as live,
+    ):
         yield lambda page, note: live.update(_drawn(page, note), refresh=True)
 
 
@@ -297,7 +322,12 @@ def screen(out: TextIO, as_json: bool) -> Iterator[Screen]:
         yield Terminal(redraw)
 
 
-def watch(look: Callable[[], Shown], on: Screen, wait: Callable[[], bool] | None = None) -> None:
+def _pause() -> bool:
+    sleep(INTERVAL)  # an Event's wait, when interrupted, may raise RuntimeError
+    return False
+
+
+def watch(look: Callable[[], Shown], on: Screen, wait: Callable[[], bool] = _pause) -> None:
     """Show the page repeatedly until the user interrupts.
 
     Arguments:
@@ -308,7 +338,7 @@ def watch(look: Callable[[], Shown], on: Screen, wait: Callable[[], bool] | None
             failures, since the activator may come back.
     """
     on.show(look())
-    while not (wait() if wait else Event().wait(INTERVAL)):
+    while not wait():
         try:
             on.show(look())
         except (NoResponse, NotKnown, UnexpectedResponse) as error:

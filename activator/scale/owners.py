@@ -16,7 +16,7 @@ from activator.scale.decisions.engine import may_call, woken_with
 from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
-from activator.scale.reasons import Finding, ScaleReason
+from activator.scale.reasons import Finding, ScaleReason, worded
 from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import ScaleTarget
 
@@ -499,7 +499,8 @@ class OwnersPart(Part):
             return
         asks = facts.service.asks
         bypass = asks.route if asks.owner in _KINDS and asks.is_bypassed else None
-        yield from self._owners.findings(asks.owner, target, name.name, bypass)
+        for each in self._owners.findings(asks.owner, target, name.name, bypass):
+            yield each._replace(note=worded(each.note, is_tcp=asks.tcp.chosen))
         if (found := self._flapping.finding(scaled(target))) is not None:
             yield found
         if asks.wake_with:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Flag, StrEnum, auto
 from typing import Final, NamedTuple
 
+from throttler.reason import of_connections
+
 
 class ReasonEffect(Flag):
     """The effect of a reason on the scaler.
@@ -258,6 +260,11 @@ class Finding(NamedTuple):
 QUIET: Final = frozenset({"", *(each for each in ScaleReason if each.effect & _QUIET)})
 CAUSES: Final = frozenset(each for each in ScaleReason if each.effect & _ASLEEP)
 LASTING: Final = frozenset(each for each in ScaleReason if each.effect & _LASTING)
+
+
+def worded(text: str, *, is_tcp: bool) -> str:
+    """Return a text about requests of clients; it speaks of connections for a TCP Service."""
+    return of_connections(text) if is_tcp else text
 
 
 def two_owners(other: str) -> str:

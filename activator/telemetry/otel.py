@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -33,7 +33,6 @@ from activator.knative.configmaps.observability import (
 from activator.process.logs import Repeats
 from activator.process.outputs import Outputs
 from activator.records.counters import LAG_BOUNDS, Histogram
-from activator.records.source_status import ObjectWarning
 from activator.settings.config import Settings
 from activator.telemetry.request_log import RequestLog
 from activator.telemetry.tracing import RecordedTrace, RequestTracer, always, never, sampler_of
@@ -524,7 +523,6 @@ class Observers:
         loop_lag: the delay of the event loop.
         pauses: the seconds of each check for garbage.
         certificates: the certificates of the listeners.
-        port_warnings: yields the ports of Services that cannot be bound.
         initial: the configuration until there is a ConfigMap.
     """
 
@@ -555,7 +553,6 @@ class Observers:
         self.loop_lag = LoopLag()
         self.pauses = Histogram(LAG_BOUNDS)
         self.certificates = Certificates()
-        self.port_warnings: Callable[[], Iterable[ObjectWarning]] = lambda: ()
         self.initial = initial_config(settings)
 
     def apply(self, config: ObservabilityConfig) -> RequestLog | None:

@@ -601,6 +601,7 @@ async def test_ctrl_c_in_the_demo_says_what_it_waits_for_and_a_second_one_ends(
             if signals == 2:
                 running.tell(signal.SIGINT)
                 assert await running.ended() == 1
+                assert "Traceback" not in running.log
                 assert await waits == b""
             else:
                 assert await running.ended() == 0

@@ -368,10 +368,10 @@ def test_explain_of_no_revision_at_all_is_2(capsys):
 @respx.mock
 @pytest.mark.parametrize("words", [["status"], ["explain", "hello-00001"]])
 def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
-    def interrupt(self, timeout):
+    def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("activator.console.screen.Event.wait", interrupt)
+    monkeypatch.setattr("activator.console.screen.sleep", interrupt)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
     respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
     respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)

@@ -192,6 +192,28 @@ async def allow(product: Cluster, kind: Kind) -> None:
     await product.kubectl("apply", "-f", f"manifests/components/{kind.component}/rbac.yaml")
 
 
+@asynccontextmanager
+async def asleep(product: Cluster, namespace: str, kind: Kind) -> AsyncIterator[Boxes]:
+    """Yield a sleeping object, with its controller; the scaler has the rights of the component."""
+    await allow(product, kind)
+    boxes = Boxes(product, namespace)
+    await boxes.add(kind)
+    async with boxes.controlled(kind):
+        await boxes.asleep(kind)
+        yield boxes
+
+
+@asynccontextmanager
+async def without_scaler(product: Cluster) -> AsyncIterator[None]:
+    """Remove the pods of the scaler inside the context."""
+    scale = ("-n", SYSTEM, "scale", "deployment/activator-scale")
+    await product.kubectl(*scale, "--replicas=0")
+    try:
+        yield
+    finally:
+        await product.kubectl(*scale, "--replicas=2")
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 async def test_a_request_wakes_an_object(
     product: Cluster, kinds: None, namespace: str, kind: Kind
@@ -222,11 +244,7 @@ async def test_the_missing_rule_is_named(product: Cluster, kinds: None, namespac
 async def test_an_object_wakes_if_its_service_opts_out_while_it_sleeps(
     product: Cluster, kinds: None, namespace: str
 ) -> None:
-    await allow(product, MACHINE)
-    boxes = Boxes(product, namespace)
-    await boxes.add(MACHINE)
-    async with boxes.controlled(MACHINE):
-        await boxes.asleep(MACHINE)
+    async with asleep(product, namespace, MACHINE) as boxes:
         await boxes.annotate(enabled=None)
         await boxes.awake(MACHINE)
 
@@ -234,38 +252,24 @@ async def test_an_object_wakes_if_its_service_opts_out_while_it_sleeps(
 async def test_a_scaler_that_starts_wakes_what_another_has_put_to_sleep(
     product: Cluster, kinds: None, namespace: str
 ) -> None:
-    await allow(product, CLUSTER)
-    boxes = Boxes(product, namespace)
-    await boxes.add(CLUSTER)
-    scale = ("-n", SYSTEM, "scale", "deployment/activator-scale")
-    async with boxes.controlled(CLUSTER):
-        await boxes.asleep(CLUSTER)
+    async with asleep(product, namespace, CLUSTER) as boxes:
         await product.kubectl("-n", SYSTEM, "rollout", "restart", "deployment/activator-scale")
         await product.rolled_out("activator-scale")
         assert await boxes.mark()
         assert (await product.ask(f"hello.{namespace}")).status == 200
         await boxes.asleep(CLUSTER)
-        await product.kubectl(*scale, "--replicas=0")
-        try:
+        async with without_scaler(product):
             await boxes.annotate(enabled=None)
-        finally:
-            await product.kubectl(*scale, "--replicas=2")
         await boxes.awake(CLUSTER)
 
 
 async def test_a_job_wakes_what_sleeps_before_the_scaler_is_removed(
     product: Cluster, kinds: None, namespace: str
 ) -> None:
-    await allow(product, SANDBOX)
-    boxes = Boxes(product, namespace)
-    await boxes.add(SANDBOX)
-    scale = ("-n", SYSTEM, "scale", "deployment/activator-scale")
     example = ("-f", "manifests/examples/wake-all.yaml")
-    async with boxes.controlled(SANDBOX):
-        await boxes.asleep(SANDBOX)
-        await product.kubectl(*scale, "--replicas=0")
+    async with asleep(product, namespace, SANDBOX) as boxes, without_scaler(product):
+        await product.kubectl("apply", *example)
         try:
-            await product.kubectl("apply", *example)
             await boxes.awake(SANDBOX)
             # Services of earlier tests may be about to go, so the Job may fail.
             job = ("-n", SYSTEM, "logs", "job/activator-wake-all")
@@ -276,7 +280,6 @@ async def test_a_job_wakes_what_sleeps_before_the_scaler_is_removed(
             await product.until(says_so, "the Job names the workload")
         finally:
             await product.kubectl("delete", *example)
-            await product.kubectl(*scale, "--replicas=2")
 
 
 async def test_no_activator_sends_a_request_to_pods_of_a_marked_service(

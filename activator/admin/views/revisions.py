@@ -252,6 +252,12 @@ class RevisionDetailView(RevisionView, ProfileView):
         list[AgentView],
         "the clients whose requests keep the revision awake, the most requests first",
     ]
+    keepAwake: Annotated[
+        str | None,
+        "which connections of a TCP Service are load: all open ones, or only the ones on which "
+        "bytes pass; else `null`",
+        ("connections", "bytes", None),
+    ]
     whileWaiting: Annotated[
         WhileWaitingView | None,
         "what the clients of waiting requests get, see below; `null` if nothing",

@@ -88,9 +88,6 @@ class EvictableQueue:
         self._last: Evictable | None = None
         self.size = 0
 
-    def __len__(self) -> int:
-        return self.size
-
     def first(self, most: int) -> list[Evictable]:
         """Return at most ``most`` connections from the front."""
         found: list[Evictable] = []

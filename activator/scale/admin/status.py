@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from activator import __version__
-from activator.kpa.decision import SENTENCES as RULES
+from activator.kpa.decision import Why
 from activator.objects.fields import ObjectKey
 from activator.plain.service import word_of
 from activator.records.counters import Histogram
 from activator.scale import families as f
 from activator.scale import reasons
 from activator.scale.admin.selection import Query, select
-from activator.scale.decisions.record import Record
+from activator.scale.decisions.record import Record, rule_of
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.wakers.scale import SCALE
@@ -165,7 +165,7 @@ class ScalerStatus:
             "active": plan is not None and plan.active,
             "takesOver": plan is not None and plan.takes_over,
             "why": why.value if why else None,
-            "sentence": RULES[why] if why else None,
+            "sentence": rule_of(record, why) if why else None,
             "reason": reason or None,
             "detail": detail,
             "cause": next((word for word in words if word in reasons.CAUSES), None),
@@ -192,7 +192,7 @@ class ScalerStatus:
             "cpuCoreSeconds": round(cpu, 3),
             "memoryByteSeconds": round(memory),
             "waited": waited,
-            "sentence": sentence,
+            "sentence": reasons.worded(sentence, is_tcp=record.facts.service.asks.tcp.chosen),
         }
 
     def _saved(self, record: Record, now: float) -> tuple[float, float, float]:
@@ -287,13 +287,14 @@ def _change(record: Record) -> JsonObject | None:
     change = record.workload.change
     if change is None:
         return None
-    known = {why.value: sentence for why, sentence in RULES.items()}
+    known = {why.value: why for why in Why}
+    sentence = rule_of(record, known[change.why]) if change.why in known else change.why
     return {
         "at": change.at.isoformat(timespec="milliseconds"),
         "before": change.before,
         "after": change.after,
         "why": change.why,
-        "sentence": known.get(change.why, change.why),
+        "sentence": sentence,
     }
 
 

@@ -468,7 +468,8 @@ class Record:
         if plan is None:
             return ScaleReason.REPLICAS_UNKNOWN, ""
         if plan.hold is ScaleReason.TWO_OWNERS:
-            return plan.hold, reasons.two_owners(self.other_owner)
+            text = reasons.two_owners(self.other_owner)
+            return plan.hold, reasons.worded(text, is_tcp=facts.service.asks.tcp.chosen)
         if self.instead and plan.hold is None:
             return ScaleReason.CANNOT_RESIZE, self.instead
         return plan.hold or "", ""
@@ -534,9 +535,14 @@ class EngineCounters:
             f"{target.resource.kind} {target.name}",
             before,
             after,
-            RULES[why] if why is not None else "decided before",
+            rule_of(record, why) if why is not None else "decided before",
             extra=fields(name, reason=word, replicas=after),
         )
+
+
+def rule_of(record: Record, why: Why) -> str:
+    """Return the sentence of a rule about a Service."""
+    return reasons.worded(RULES[why], is_tcp=record.facts.service.asks.tcp.chosen)
 
 
 def _log_reason(name: ServiceName, before: Decided | None, decided: Decided) -> None:

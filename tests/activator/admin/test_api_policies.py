@@ -13,6 +13,7 @@ from activator.admin.api import (
     authorization_view,
     autoscaler_view,
     flow_name,
+    keep_awake_view,
     kept_awake_view,
     manifests_view,
     profile_view,
@@ -42,6 +43,7 @@ from throttler.request_policies import (
     HIGH,
     LOW,
     Authorization,
+    ConnectionPolicies,
     Profile,
     RequestPolicies,
     WaitMode,
@@ -146,6 +148,21 @@ def test_modes_and_the_lease_of_a_revision() -> None:
     before = while_waiting_view(throttler, None, 0.0)
     assert before is not None
     assert before["leaseSeconds"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("connections", "shown"),
+    [
+        (None, None),
+        (ConnectionPolicies(), "connections"),
+        (ConnectionPolicies(by_bytes=True), "bytes"),
+    ],
+)
+def test_the_connections_that_are_load(
+    connections: ConnectionPolicies | None, shown: str | None
+) -> None:
+    policies = Policies(connections=connections)
+    assert keep_awake_view(replace(revision(), policies=policies)) == shown
 
 
 def test_profile_and_limit_of_the_wait() -> None:

@@ -170,7 +170,7 @@ async def test_one_revision_is_an_element_of_the_list(world):
     assert (one.pop("wakeRules"), one.pop("authorization")) == (None, None)
     assert one.pop("keptAwakeBy") == []
     assert (one.pop("queueOrder"), one.pop("whileWaiting")) == (None, None)
-    assert (one.pop("profile"), one.pop("waitSeconds")) == (None, None)
+    assert (one.pop("profile"), one.pop("waitSeconds"), one.pop("keepAwake")) == (None, None, None)
     assert one == element
 
 

@@ -238,10 +238,16 @@ def test_who_knows_no_revisions_at_all_is_no_activator(question):
 
 def watched(question, monkeypatch, looks) -> str:
     """Return the output of a watch that polls that often."""
-    left = iter([False] * (looks - 1))
-    monkeypatch.setattr("activator.console.screen.Event.wait", lambda *_: next(left, True))
+    left = iter(range(looks - 1))
+
+    def sleep(seconds: float) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("activator.console.screen.sleep", sleep)
     out = io.StringIO()
-    run(URL, question, as_json=False, again=True, out=out)
+    with pytest.raises(KeyboardInterrupt):
+        run(URL, question, as_json=False, again=True, out=out)
     return out.getvalue()
 
 
@@ -308,21 +314,36 @@ def server():
 PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from activator.cli.main import main
+from activator.__main__ import main
 sys.exit(main())
 """
+
+#: The first pause of the watch gets Ctrl-C in a finalizer, where Python ignores exceptions.
+INTERRUPTED_IN_A_FINALIZER = """
+from activator.console import screen
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+def sleep(seconds):
+    Finalized()
+    raise SystemExit("the watch has lost Ctrl-C")
+screen.sleep = sleep
+"""
+
+
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
 class Terminal:
     """A command in a terminal."""
 
-    def __init__(self, *words: str, columns: int = 100) -> None:
+    def __init__(self, *words: str, columns: int = 100, program: str = PROGRAM) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, columns, 0, 0))
         environment = {**os.environ, "TERM": "xterm"}
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             environment.pop(name, None)
-        command = [sys.executable, "-c", PROGRAM, *words]
+        command = [sys.executable, "-c", program, *words]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
         )
@@ -387,6 +408,18 @@ def test_a_watch_survives_a_restart_and_ends_with_ctrl_c(server):
     terminal.until("3 requests wait, no-endpoints")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130, terminal.seen
+    assert SHOW_CURSOR in terminal.seen
+
+
+def test_ctrl_c_ends_a_watch_wherever_it_arrives(server):
+    before, end = PROGRAM.split("sys.exit")
+    program = f"{before}{INTERRUPTED_IN_A_FINALIZER}sys.exit{end}"
+    url = f"http://127.0.0.1:{server.port}"
+    words = ("explain", "hello-00001", "--watch", "--admin-url", url)
+    terminal = Terminal(*words, program=program)
+    assert terminal.end() == 130, terminal.seen
+    assert "Exception ignored" not in terminal.seen
+    assert terminal.seen.rindex(SHOW_CURSOR) > terminal.seen.rindex(HIDE_CURSOR)
 
 
 @pytest.mark.parametrize(

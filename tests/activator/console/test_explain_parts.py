@@ -167,6 +167,15 @@ def test_profile_and_limit_of_the_wait_are_facts(world):
     assert "Wait at most 600 s for a pod; the time-out counts from then" in lines
 
 
+@pytest.mark.parametrize(
+    ("keep_awake", "meaning"),
+    [("connections", "each open one"), ("bytes", "only a connection on which bytes pass")],
+)
+def test_the_connections_that_are_load_are_a_fact(world, keep_awake, meaning):
+    lines = shown(view(world, world.revision(), keepAwake=keep_awake))
+    assert f"Keep awake  {keep_awake}: {meaning} is load" in map(str.strip, lines)
+
+
 def test_policies_of_requests_and_pods_are_shown(world):
     policies = Policies(sticky=HashKey(b"x-session"), adaptive=AdaptiveMode.OBSERVE)
     throttler = world.revision(concurrency=0, policies=policies)

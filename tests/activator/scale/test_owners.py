@@ -395,6 +395,15 @@ async def findings(running: Running) -> dict[str, str]:
     return {each["reason"]: each["note"] for each in (await running.service())["findings"]}
 
 
+async def test_the_findings_of_a_tcp_service_speak_of_connections(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kube:
+        await add_scaled_object(kube)
+        await kube.add(replicas=1, owner="keda", protocol="tcp", listen_port="6379")
+        async with leader(kube) as running:
+            found = await findings(running)
+    assert found["keda-trigger-missing"].endswith("to zero while connections are in flight")
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize(
     ("add", "path", "name"),

@@ -55,6 +55,24 @@ async def test_a_service_shows_who_scales_it_and_why_not(tmp_path: Path) -> None
     }
 
 
+async def test_the_texts_about_a_tcp_service_speak_of_connections(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with cluster(tmp_path) as kube:
+        tcp = {"protocol": "tcp", "listen_port": "6379"}
+        await kube.add(replicas=0, idle_seconds="5", **tcp)
+        async with leader(kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await until(lambda: kube.replicas() == 1, "the first replica")
+            await elapse(1)
+            view = await running.service()
+    assert view["lastChange"]["sentence"] == "a connection waits while there is no pod"
+    assert view["savings"]["sentence"].endswith("; connections that waited for a first pod: 1")
+    assert "0 -> 1 replicas: a connection waits while there is no pod" in caplog.text
+    assert "request" not in f"{view}"
+
+
 async def test_a_service_without_a_workload_has_nulls_and_a_reason(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add(target="deployment/missing", hots="x")

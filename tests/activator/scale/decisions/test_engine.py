@@ -186,9 +186,15 @@ async def test_another_owner_of_the_workload_is_a_reason_not_to_remove_pods() ->
     assert "HPA shop/hello" in world.last.detail
 
 
-async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_says_so() -> None:
+@pytest.mark.parametrize(
+    ("annotations", "unit"),
+    [({}, "request"), ({"protocol": "tcp", "listen_port": "6379"}, "connection")],
+)
+async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_says_so(
+    annotations: dict[str, str], unit: str
+) -> None:
     world = World(1)
-    world.put_service("newer", min_scale="5", created="2026-05-01T00:00:00Z")
+    world.put_service("newer", min_scale="5", created="2026-05-01T00:00:00Z", **annotations)
     world.engine.changed([HELLO, ServiceName("shop", "newer")])
     world.engine.start(world.clock())
     world.put_ready(1)
@@ -197,7 +203,7 @@ async def test_a_younger_service_of_the_workload_adds_and_removes_no_pods_and_sa
     decided = next(each for each in world.effect.decided if each.reason == "two-owners")
     assert decided.detail == (
         "Service shop/hello has the same workload and is older, so its annotations decide: this "
-        "Service adds and removes no replicas, but its first request starts the workload; remove "
+        f"Service adds and removes no replicas, but its first {unit} starts the workload; remove "
         "activator.dev/enabled from one of them"
     )
 
