@@ -23,7 +23,8 @@ SETTLE = 0.5
 GOAL_BYTES = 4096
 #: Seconds from the pod's appearance to the last response, by containerConcurrency.
 GOALS = {10: 0.3, 0: 0.5}
-#: Memory after a crowd has left, as a share of the memory before it came; and what counts as equal.
+#: Memory after a crowd has left, as a share of the memory before it came, and the growth that
+#: counts as none.
 GOAL_AFTER, NO_GROWTH = 1.7, 0.03
 
 

@@ -179,7 +179,8 @@ class ForkedPopen:
     def send_signal(self, number: int) -> None:
         with self._waiting:
             if self.returncode is None:
-                signal.pidfd_send_signal(self._handle, number)
+                with suppress(ProcessLookupError):  # it has just ended, as in Popen
+                    signal.pidfd_send_signal(self._handle, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

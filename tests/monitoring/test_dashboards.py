@@ -18,6 +18,7 @@ from tests.monitoring.prometheus import rules
 
 #: The metrics without a panel, and the reason.
 WITHOUT_PANEL = {
+    "activator_gc_pause_seconds": "a cause of the lag of the loop, which has a panel",
     "activator_requests_outside_zone_total": "only in clusters with zones, docs/how-to/balance.md",
     "activator_manifests_age_seconds": "only `activator local` reads a folder, not a cluster's",
     **dict.fromkeys(

@@ -430,7 +430,7 @@ async def test_when_a_file_is_free_again_the_next_client_is_served(world):
     limit(world, traffic=3)
     assert (await world.ask()).status == 200
     assert world.proxy.counters.turned_away == 1
-    assert not world.proxy.turned_away
+    assert world.proxy.turned_away.size == 0
 
 
 # -- the listeners -------------------------------------------------------------------------------
