@@ -28,10 +28,10 @@ MIDDLE: Final = 5
 _NEVER: Final = 1 << 30
 #: Seconds between two looks at the size of the process.
 PERIOD: Final = 15.0
-#: The growth that is no reason to do anything: a share, and bytes.
-GROWTH, ROOM = 1.25, 8 << 20
-#: While requests wait, only this growth is a reason: their memory returns when they leave.
-GROWTH_BUSY: Final = 2.0
+#: Bytes of growth after which freed memory is returned, unless requests wait: they need it again.
+ROOM: Final = 8 << 20
+#: Growth, beyond these bytes, after which all objects are checked; and while requests wait.
+GROWTH, GROWTH_BUSY = 1.25, 2.0
 
 #: Parameters of mallopt (glibc's malloc.h), and their value in bytes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -82,7 +82,7 @@ class Memory:
     ) -> None:
         self._paused = paused
         self._resident = resident
-        self._usual = 0
+        self._usual = self._least = 0
         self._began = 0.0
 
     def begin(self) -> None:
@@ -91,7 +91,7 @@ class Memory:
         gc.freeze()
         gc.set_threshold(YOUNG, MIDDLE, _NEVER)
         gc.callbacks.append(self._on_check)
-        self._usual = self._resident()
+        self._usual = self._least = self._resident()
 
     def end(self) -> None:
         """Leave the rest to CPython; may be called at any time."""
@@ -110,25 +110,27 @@ class Memory:
             self.look(waiting())
 
     def look(self, waiting: int) -> None:
-        """If the process has grown, return memory; if that does not help, check all objects.
+        """If the process has grown, return freed memory; if it is still large, check all objects.
 
         Arguments:
             waiting: how many requests wait for a pod.
         """
         size = self._resident()
-        if not self._is_large(size, GROWTH_BUSY if waiting else GROWTH):
-            self._usual = min(self._usual, size)
-            return
-        return_freed_memory()
-        if self._is_large(self._resident(), GROWTH):
+        if not waiting and size > self._least + ROOM:
+            size = self._returned()
+        self._least = min(self._least, size)
+        if size > (GROWTH_BUSY if waiting else GROWTH) * self._usual + ROOM:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
-            return_freed_memory()
-        self._usual = self._resident()
+            self._usual = self._returned()
+        self._usual = min(self._usual, size)
 
-    def _is_large(self, size: int, growth: float) -> bool:
-        return size > growth * self._usual + ROOM
+    def _returned(self) -> int:
+        """Return freed memory to the kernel; return the size after it, from which growth counts."""
+        return_freed_memory()
+        self._least = self._resident()
+        return self._least
 
     def _on_check(self, phase: str, info: Mapping[str, Any]) -> None:
         """Measure a check (gc.callbacks). What has survived two checks becomes permanent."""
