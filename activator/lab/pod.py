@@ -159,10 +159,11 @@ class Pod:
         """
         if await _is_set_within(self.stop, self.options.start_after):
             return
-        server = await self._listen(self.options.port, self._answer_traffic)
-        servers = [server]
-        if self.options.admin_port:
+        servers = []
+        if self.options.admin_port:  # first: a script may use it as soon as the pod serves
             servers.append(await self._listen(self.options.admin_port, self._answer_admin))
+        server = await self._listen(self.options.port, self._answer_traffic)
+        servers.append(server)
         details = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
         if self.options.readiness_port is not None:
             other = await self._listen(self.options.readiness_port, self._answer_readiness)
