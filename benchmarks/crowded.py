@@ -31,6 +31,7 @@ from benchmarks.process import (
     started,
 )
 from benchmarks.report import Row
+from throttler.pod import DELAY_HEALTHY_IDLE
 
 #: Pods of each Service.
 PODS_EACH: Final = 11
@@ -66,7 +67,7 @@ def measure(folder: Path, services: int, seconds: float) -> Iterator[Row]:
 
     Arguments:
         services: how many Services, with `PODS_EACH` pods each.
-        seconds: how long to measure at rest, and how long in traffic.
+        seconds: how long to measure in traffic; at rest until each pod was probed once.
 
     Raises:
         CannotMeasure: the activator does not start.
@@ -127,8 +128,8 @@ async def _measure(
 ) -> Measured:
     await asyncio.sleep(SETTLE)
     cpu, before = exact_cpu_seconds(found.pid), resident_bytes(found.pid)
-    await asyncio.sleep(seconds)
-    at_rest = (exact_cpu_seconds(found.pid) - cpu) / seconds
+    await asyncio.sleep(DELAY_HEALTHY_IDLE)
+    at_rest = (exact_cpu_seconds(found.pid) - cpu) / DELAY_HEALTHY_IDLE
     changing = asyncio.ensure_future(_change(plane, slices))
     try:
         host = f"service-0.{NAMESPACE}"

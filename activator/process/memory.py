@@ -22,7 +22,7 @@ from typing import Any, Final
 #: a check came every 20 minutes under faults: failed connection attempts leave cycles of
 #: tracebacks, and memory grew by 3 MiB until then (make soak).
 YOUNG: Final = 5_000
-#: So many of these checks later, the objects since then are checked again: about 3 ms.
+#: So many of these checks later, the objects since then are checked again.
 MIDDLE: Final = 5
 #: Disables CPython's own check of all objects.
 _NEVER: Final = 1 << 30
@@ -55,7 +55,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Return all freed memory to the kernel: about 1 ms for 20 MiB."""
+    """Return all freed memory to the kernel. It blocks for 1 to 11 ms per 20 MiB."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # a system without glibc
         import ctypes
 
