@@ -295,7 +295,7 @@ class Record:
     sleep: Sleep = field(default_factory=Sleep)
     decided: Decided | None = None
     reconsiders: bool = False
-    workload: Workload = field(default_factory=lambda: Workload())
+    workload: Workload = field(default_factory=Workload)
     failed: Result | None = None
     cold_since: float | None = None
     other_owner: str = ""
