@@ -311,12 +311,17 @@ class Cluster:
         await self.until(asleep, f"{namespace}/{name} sleeps")
 
     async def shows(self, name: str, text: str, *options: str, namespace: str = SYSTEM) -> str:
-        """Wait until ``activator explain`` shows a text, and return all that it shows."""
+        """Wait until ``activator explain`` shows a text, and return all that it shows.
+
+        An activator that has just lost the API server may not know the name yet.
+        """
         last = ""
 
         async def shown() -> bool:
             nonlocal last
-            last = await self.explain(name, *options, namespace=namespace)
+            words = ("activator", "explain", name, *options)
+            pod = ("-n", namespace, "exec", "deployment/activator", "--")
+            last = (await self.run("kubectl", *pod, *words)).output
             return text in last
 
         try:
