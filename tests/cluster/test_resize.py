@@ -99,11 +99,12 @@ async def test_a_pod_without_cpu_values_ends_with_a_reason(
 async def test_a_pod_has_more_cpu_until_it_is_ready(product: Cluster, namespace: str) -> None:
     resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m"}}
     await product.kubectl("apply", "-f", ROLE)
-    await product.apply(
-        with_cpu(namespace, resources, start_after=3.0),
-        # The pod must be seen with the CPU of its template before it ends.
-        service(namespace, annotations={"startup-cpu": "2", "idle-seconds": 5}),
+    # Each pod must be seen with the CPU of its template before it ends.
+    first, later = (
+        service(namespace, annotations={"startup-cpu": "2", "idle-seconds": seconds})
+        for seconds in (60, 5)
     )
+    await product.apply(with_cpu(namespace, resources, start_after=3.0), first)
 
     async def raised() -> bool:
         return await cpu(product, namespace) == (100, 2000)
@@ -113,6 +114,7 @@ async def test_a_pod_has_more_cpu_until_it_is_ready(product: Cluster, namespace:
 
     await product.until(raised, "the first pod has the CPU of its start")
     await product.until(as_written, "it has the CPU of its template")
+    await product.apply(later)
     await product.sleeps("hello", namespace)
     asking = asyncio.ensure_future(product.ask(f"hello.{namespace}"))
     await product.until(raised, "a pod of a cold start has the CPU of its start")
