@@ -130,6 +130,7 @@ async def _measure(
     cpu, before = exact_cpu_seconds(found.pid), resident_bytes(found.pid)
     await asyncio.sleep(DELAY_HEALTHY_IDLE)
     at_rest = (exact_cpu_seconds(found.pid) - cpu) / DELAY_HEALTHY_IDLE
+    checks, short = await _pauses(found)
     changing = asyncio.ensure_future(_change(plane, slices))
     try:
         host = f"service-0.{NAMESPACE}"
@@ -139,13 +140,18 @@ async def _measure(
             through = await _took(client, seconds)
     finally:
         changing.cancel()
+    all_checks, all_short = await _pauses(found)
+    number = all_checks - checks
+    long = number - (all_short - short)
+    return Measured(at_rest, straight, through, number, long, before, resident_bytes(found.pid))
+
+
+async def _pauses(found: Activator) -> tuple[float, float]:
+    """Return how many checks for garbage there were, and how many took at most 10 ms."""
     _, text = await asyncio.to_thread(found.admin_get, "/metrics")
     values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines())
     name = "activator_gc_pause_seconds"
-    number = float(values[f"{name}_count{{}}"])
-    short = float(values[f'{name}_bucket{{le="0.01"}}'])
-    after = resident_bytes(found.pid)
-    return Measured(at_rest, straight, through, number, number - short, before, after)
+    return float(values[f"{name}_count{{}}"]), float(values[f'{name}_bucket{{le="0.01"}}'])
 
 
 async def _took(client: Helper, seconds: float) -> list[float]:

@@ -156,7 +156,7 @@ class ObjectVersion(NamedTuple):
     version: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     """An object in force; ``is_good``: without a safe default for a wrong annotation."""
 
@@ -315,6 +315,10 @@ class DialectInventory:
         old = self._entries.get(key)
         if old is None or old.parsed != entry.parsed:
             self.kinds[key.kind].put(self.state, key, old.parsed if old else None, entry.parsed)
+        else:
+            # The equal object stays: a new one would be checked as possible garbage.
+            old.uid, old.version, old.is_good = entry.uid, entry.version, entry.is_good
+            return
         # Only after that: if the sink fails, the object must not look unchanged.
         self._entries[key] = entry
         self._counts[key.kind] += old is None

@@ -17,14 +17,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-#: Allocations minus deallocations after which the youngest objects are checked. Requests leave no
-#: cycles. The default, 700, frees nothing there and takes 4 % of the byte path's time. With 20,000
-#: a check came every 20 minutes under faults: failed connection attempts leave cycles of
-#: tracebacks, and memory grew by 3 MiB until then (make soak).
-YOUNG: Final = 5_000
-#: So many of these checks later, the objects since then are checked again.
-MIDDLE: Final = 5
-#: Disables CPython's own check of all objects.
+#: Allocations minus deallocations after which the youngest objects are checked. Objects that take
+#: the place of older ones do not count, so a check may find some thousands more. Each takes up to
+#: 0.8 µs. With 20,000 a check came every 20 minutes under faults: failed connection attempts leave
+#: cycles of tracebacks, and memory grew by 3 MiB until then (make soak).
+YOUNG: Final = 2_000
+#: Disables CPython's own checks of older objects.
 _NEVER: Final = 1 << 30
 #: Seconds between two looks at the size of the process.
 PERIOD: Final = 15.0
@@ -84,12 +82,13 @@ class Memory:
         self._resident = resident
         self._usual = self._least = 0
         self._began = 0.0
+        self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
         """Check all objects, and count what is left as permanent."""
         gc.collect()
         gc.freeze()
-        gc.set_threshold(YOUNG, MIDDLE, _NEVER)
+        gc.set_threshold(YOUNG, _NEVER, _NEVER)
         gc.callbacks.append(self._on_check)
         self._usual = self._least = self._resident()
 
@@ -97,7 +96,7 @@ class Memory:
         """Leave the rest to CPython; may be called at any time."""
         with contextlib.suppress(ValueError):
             gc.callbacks.remove(self._on_check)
-            gc.set_threshold(YOUNG, MIDDLE, MIDDLE)
+            gc.set_threshold(*self._thresholds)
 
     async def keep(self, waiting: Callable[[], int]) -> None:
         """Look at the size of the process from time to time.
@@ -122,7 +121,6 @@ class Memory:
         if size > (GROWTH_BUSY if waiting else GROWTH) * self._usual + ROOM:
             gc.unfreeze()
             gc.collect()
-            gc.freeze()
             self._usual = self._returned()
         self._usual = min(self._usual, size)
 
@@ -133,10 +131,9 @@ class Memory:
         return self._least
 
     def _on_check(self, phase: str, info: Mapping[str, Any]) -> None:
-        """Measure a check (gc.callbacks). What has survived two checks becomes permanent."""
+        """Measure a check (gc.callbacks). What has survived it becomes permanent."""
         if phase == "start":
             self._began = perf_counter()
             return
-        if info["generation"] == 1:
-            gc.freeze()
+        gc.freeze()
         self._paused(perf_counter() - self._began)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-#: A cycle that outlives two checks, a process whose size the test sets, and its pauses.
+#: A cycle that outlives a check, a process whose size the test sets, and its pauses.
 BEGIN = """
 import gc
 import weakref
-from activator.process.memory import MIDDLE, YOUNG, Memory
+from activator.process.memory import YOUNG, Memory
 
 class Cycle:
     def __init__(self):
@@ -27,7 +27,7 @@ def fill(number):
 
 old = Cycle()
 is_left = weakref.ref(old)
-kept = fill((MIDDLE + 2) * YOUNG)
+kept = fill(3 * YOUNG)
 del old
 """
 
@@ -44,18 +44,15 @@ def test_objects_that_survive_are_not_checked_again() -> None:
     told = outcome(
         f"{BEGIN}"
         "number = len(pauses)\n"
-        "kept += fill((MIDDLE + 2) * YOUNG)\n"
-        "print(number >= MIDDLE, len(pauses) > number, bool(is_left()), gc.get_freeze_count() > 9)"
+        "kept += fill(3 * YOUNG)\n"
+        "print(number >= 2, len(pauses) > number, bool(is_left()), gc.get_freeze_count() > 9)"
     )
     assert told == "True True True True"
 
 
 def test_young_garbage_is_found_by_number() -> None:
     told = outcome(
-        f"{BEGIN}"
-        "young = weakref.ref(Cycle())\n"
-        "kept += fill((MIDDLE + 2) * YOUNG)\n"
-        "print(bool(young()))"
+        f"{BEGIN}young = weakref.ref(Cycle())\nkept += fill(3 * YOUNG)\nprint(bool(young()))"
     )
     assert told == "False"
 
