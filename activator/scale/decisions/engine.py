@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -75,99 +75,64 @@ class _Phase(Enum):
     DECIDING = "deciding"
 
 
-@final
-class Sharing:
-    """Knows which Services share a workload: they add their loads, and the oldest of them decides.
+def observe(
+    name: ServiceName,
+    record: Record,
+    loads: Loads,
+    parts: Iterable[Part],
+    now: float,
+    frozen: ScaleReason | None,
+) -> Observed:
+    """Return what the plan of a Service needs; the loads of one workload are added.
 
     Arguments:
-        records: the Services.
+        record: of a Service that has a workload, and its replicas are known.
         loads: the reports of the activators.
         parts: know the other components.
+        now: seconds, on the clock of the loads.
+        frozen: why no replicas of any workload may be removed.
     """
+    facts, workload = record.facts, record.workload
+    assert facts.target is not None
+    assert facts.replicas is not None
+    is_own = len(workload.records) == 1
+    load = loads.measured(name, now) if is_own else _sum(loads, workload.records, now)
+    slice_since = None
+    if facts.service.asks.route in WITH_SLICES:
+        every = (part.slice_since(name, now) for part in parts)
+        slice_since = next((since for since in every if since is not None), None)
+    seen = Observed(
+        *load[:4],
+        frozen=frozen,
+        replicas=facts.replicas,
+        ready=facts.listed,
+        other_owner=facts.other_owner,
+        slice_since=slice_since,
+        lease=facts.lease,
+        rate=load.rate,
+        panic_rate=load.panic_rate,
+    )
+    if is_own and facts.target.waker is SCALE and not facts.findings:
+        return seen  # as nearly all Services
+    eldest = workload.eldest
+    older = f"Service {'/'.join(eldest)}" if eldest != name else facts.other_owner
+    other_waker = workload.other_waker(facts.target)
+    return seen._replace(
+        ready=facts.ready,
+        other_owner=other_waker or older,
+        decides=eldest == name,
+        paused=facts.is_paused,
+        marks=facts.marks,
+        is_marked=facts.marks and workload.is_marked,
+        wakers_differ=bool(other_waker),
+    )
 
-    def __init__(
-        self, records: Mapping[ServiceName, Record], loads: Loads, parts: Sequence[Part]
-    ) -> None:
-        self._records = records
-        self._loads = loads
-        self._parts = parts
-        self._workloads: dict[ScaleTarget, Workload] = {}
 
-    def of(self, target: ScaleTarget) -> Workload | None:
-        """Return a workload; None if no Service has it."""
-        return self._workloads.get(_shared(target))
-
-    def move(
-        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
-    ) -> None:
-        """Record that a Service leaves one workload for another; None for no workload."""
-        if before == after:
-            return
-        record = self._records[name]
-        if before is not None:
-            workload = record.workload
-            del workload.records[name]
-            if not workload.records:
-                del self._workloads[_shared(before)]
-            record.workload = Workload(workload.change)
-        if after is not None:
-            record.workload = self._workloads.setdefault(_shared(after), record.workload)
-            record.workload.records[name] = record
-
-    def clear(self) -> None:
-        """Remove all Services."""
-        self._workloads.clear()
-
-    def observe(self, name: ServiceName, now: float, frozen: ScaleReason | None) -> Observed:
-        """Return what the plan of a Service needs; the loads of one workload are added.
-
-        Arguments:
-            name: a Service that has a workload, and its replicas are known.
-            now: seconds, on the clock of the loads.
-            frozen: why no replicas of any workload may be removed.
-        """
-        record = self._records[name]
-        facts, workload = record.facts, record.workload
-        assert facts.target is not None
-        assert facts.replicas is not None
-        records = workload.records
-        is_own = len(records) == 1
-        load = self._loads.measured(name, now) if is_own else self._sum(records, now)
-        slice_since = None
-        if facts.service.asks.route in WITH_SLICES:
-            every = (part.slice_since(name, now) for part in self._parts)
-            slice_since = next((since for since in every if since is not None), None)
-        seen = Observed(
-            *load[:4],
-            frozen=frozen,
-            replicas=facts.replicas,
-            ready=facts.listed,
-            other_owner=facts.other_owner,
-            slice_since=slice_since,
-            lease=facts.lease,
-            rate=load.rate,
-            panic_rate=load.panic_rate,
-        )
-        if is_own and facts.target.waker is SCALE and not facts.findings:
-            return seen  # as nearly all Services
-        eldest = workload.eldest
-        older = f"Service {'/'.join(eldest)}" if eldest != name else facts.other_owner
-        other_waker = workload.other_waker(facts.target)
-        return seen._replace(
-            ready=facts.ready,
-            other_owner=other_waker or older,
-            decides=eldest == name,
-            paused=facts.is_paused,
-            marks=facts.marks,
-            is_marked=facts.marks and workload.is_marked,
-            wakers_differ=bool(other_waker),
-        )
-
-    def _sum(self, names: Iterable[ServiceName], now: float) -> Measure:
-        """Return the load of all Services of a workload."""
-        rows = [self._loads.measured(each, now) for each in names]
-        current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
-        return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
+def _sum(loads: Loads, names: Iterable[ServiceName], now: float) -> Measure:
+    """Return the load of all Services of a workload."""
+    rows = [loads.measured(each, now) for each in names]
+    current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
+    return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
 
 
 def _reconsider(workload: Workload) -> None:
@@ -276,7 +241,8 @@ class Engine:
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
         self._records: dict[ServiceName, Record] = {}
-        self._sharing = Sharing(self._records, loads, parts)
+        # The oldest Service of a workload decides about it.
+        self._workloads: dict[ScaleTarget, Workload] = {}
         self._phase = _Phase.STOPPED
         # Since when this process leads.
         self._since = NEVER
@@ -319,7 +285,7 @@ class Engine:
         self._phase, self._since = _Phase.STOPPED, NEVER
         self._actuator.clear()
         self._records.clear()
-        self._sharing.clear()
+        self._workloads.clear()
         for part in self._parts:
             part.stop(now)
 
@@ -417,36 +383,37 @@ class Engine:
         facts = read_facts(joined, self._rights)
         for part in self._parts:
             facts = part.complete(name, facts)
-        before = None
         if record is None:
             record = self._records[name] = Record(facts, Planner(now, facts.ready))
-        else:
-            before = record.facts.target
-        self._share(name, record, before, facts.target)
+        self._share(name, record, facts.target)
         record.renew(facts, now)
 
     def _remove(self, name: ServiceName, now: float) -> None:
         record = self._records.get(name)
         if record is None:
             return
-        self._share(name, record, record.facts.target, None)
+        self._share(name, record, None)
         del self._records[name]
         self._loads.remove(name)
         for part in self._parts:
             part.leave(name, now)
 
-    def _share(
-        self,
-        name: ServiceName,
-        record: Record,
-        before: ScaleTarget | None,
-        after: ScaleTarget | None,
-    ) -> None:
-        """Record which Services have a workload in common; a change of one concerns all."""
+    def _share(self, name: ServiceName, record: Record, target: ScaleTarget | None) -> None:
+        """Record the workload of a Service, None for none; a change concerns all that share it."""
+        workload = record.workload
+        _reconsider(workload)
+        before = record.facts.target if workload.records else None
+        if before == target:
+            return
+        if before is not None:
+            del workload.records[name]
+            if not workload.records:
+                del self._workloads[_shared(before)]
+            record.workload = Workload(workload.change)
+        if target is not None:
+            record.workload = self._workloads.setdefault(_shared(target), record.workload)
+            record.workload.records[name] = record
         _reconsider(record.workload)
-        if before != after:
-            self._sharing.move(name, before, after)
-            _reconsider(record.workload)
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -489,7 +456,7 @@ class Engine:
             if record.begins_look(now):
                 self._actuator.read(facts.target, None)
             return None
-        seen = self._sharing.observe(name, now, frozen)
+        seen = observe(name, record, self._loads, self._parts, now, frozen)
         wishes = facts.service.asks
         if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
             seen = record.with_wishes(seen, now, time_of_day())
@@ -545,7 +512,7 @@ class Engine:
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
-        now, workload = self._clock(), self._sharing.of(target)
+        now, workload = self._clock(), self._workloads.get(_shared(target))
         self.counters.failed(result)
         if workload is None:
             return
