@@ -20,7 +20,6 @@ from activator.discovery.api_server import (
     MERGE_PATCH,
     ApiRequest,
     ApiServer,
-    ApiUnreachable,
     Meaning,
 )
 from activator.plain.service import word_of
@@ -308,15 +307,11 @@ class EventsPart(Part):
                 self.dropped += 1
 
     async def _carry_out(self, _: tuple[str, str], write: EventWrite) -> None:
-        try:
-            response = await self._api.send(*write.request)
-        except ApiUnreachable as error:
-            self._note_failure(write, str(error), again=True)
-            return
+        response = await self._api.send(*write.request)
         if response.is_ok:
             self.written += 1
             return
-        text = f"{response.status}: {response.message()}"
+        text = response.problem
         if response.meaning is Meaning.FORBIDDEN:
             text = f"{text}; the scaler's ClusterRole must have {_RULE}"
         # An Event that has expired is gone; the next one is new.

@@ -46,12 +46,12 @@ class Rule(NamedTuple):
         return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: [{listed}]}}'
 
     def problem(self, response: ApiResponse, verbs: Sequence[str] = ()) -> str:
-        """Return why a request failed that needs the rule.
+        """Return why a request failed that needs the rule; empty if it did not.
 
         Arguments:
             verbs: the ones that may be missing; by default all.
         """
-        text = f"{response.status}: {response.message()}"
+        text = response.problem
         if response.meaning is Meaning.FORBIDDEN:
             text += f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}"
         return text
@@ -132,7 +132,7 @@ class Waker(Generic[S]):
         """Return the state of a workload.
 
         Raises:
-            WakerFailed, ApiUnreachable, ManifestError: it is not known.
+            WakerFailed, ManifestError: it is not known.
         """
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class Waker(Generic[S]):
             state until it has no ``waits_for``.
 
         Raises:
-            WakerFailed, ApiUnreachable, ManifestError: nothing was changed, or that is unknown.
+            WakerFailed, ManifestError: nothing was changed, or that is unknown.
         """
         raise NotImplementedError
 
@@ -161,7 +161,6 @@ async def get(api: ApiServer, target: ScaleTarget, path: str, rule: Rule) -> obj
 
     Raises:
         WakerFailed: the API server does not give it.
-        ApiUnreachable: there is no response.
     """
     response = await api.send("GET", path)
     if not response.is_ok:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
+from activator.discovery.api_server import ApiResponse, ApiServer
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import KeyedWriter, Start
@@ -155,7 +155,7 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
             result = await self._result(target, wish)
         except WakerFailed as failed:
             result = Result(None, failed.problem, failed.detail)
-        except (ApiUnreachable, ManifestError) as error:
+        except ManifestError as error:
             result = Result(None, ScaleReason.API_SERVER_UNAVAILABLE, str(error))
         if result.changed_from is not None:
             self._granted(target)
@@ -284,14 +284,14 @@ class Rights:
         return self._clock() - verdict.at >= AGAIN
 
     async def _carry_out(self, key: Wanted | tuple[Rule, str], _: None) -> None:
-        try:
-            await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
-        except ApiUnreachable as error:
-            logger.debug("%s: %s", key, error)
+        await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
 
     async def _look_up(self, kind: Wanted) -> None:
         response = await self._api.send("GET", f"/apis/{kind.group}/{kind.version}")
         text = f"{kind.group}/{kind.version}"
+        if not response.status:
+            logger.debug("%s: %s", text, response.problem)
+            return  # the next wish asks again
         if response.is_ok:
             try:
                 resource = _resource(response, kind)
@@ -300,7 +300,7 @@ class Rights:
         elif response.status == 404:
             resource = f"the API server has no API {text}; is its CustomResourceDefinition there?"
         else:
-            resource = f"{text}: {response.status}: {response.message()}"
+            resource = f"{text}: {response.problem}"
         if isinstance(resource, ScalableKind):
             self._kinds[kind] = resource
         else:
@@ -327,6 +327,8 @@ class Rights:
             if not response.is_ok:
                 # The scaler works without the check: the first PATCH shows a missing right.
                 logger.debug("no check of rights: %s", response.message())
+                if not response.status:
+                    return  # the next look at the rule asks again
                 continue
             if not _is_allowed(response):
                 missing.append(verb)

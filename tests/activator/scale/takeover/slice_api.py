@@ -43,11 +43,7 @@ class SliceApi(ApiServer):
         return self.handle(method, path, body, content_type)
 
     def handle(self, method: str, path: str, body: bytes, content_type: str) -> ApiResponse:
-        """Return the response to a request.
-
-        Raises:
-            ApiUnreachable: the script says so.
-        """
+        """Return the response to a request."""
         self.requests.append((method, path))
         if (response := self.script.next()) is not None:
             return response
