@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -93,6 +93,13 @@ class Facts(NamedTuple):
         """Whether the ScaledObject that owns the workload must not add replicas."""
         paused = ScaleReason.SCALED_OBJECT_PAUSED
         return any(each.reason is paused for each in self.findings)
+
+    @property
+    def warnings(self) -> Sequence[Finding]:
+        """What a user must know of the Service's own fields."""
+        general = ScaleReason.SERVICE_WARNING
+        warnings = self.service.warnings
+        return [Finding(ScaleReason(services.word_of(each, general)), each) for each in warnings]
 
     @property
     def is_settled(self) -> bool:
