@@ -161,8 +161,7 @@ async def read_workload(api: ApiServer, target: ScaleTarget) -> tuple[Scale, Seq
     Raises:
         WakerFailed, ManifestError: it is not known.
     """
-    path = target.resource.path(target.namespace, target.name)
-    obj = await get(api, target, path, resize_rules(target.resource)[0])
+    obj = await get(api, target, target.path, resize_rules(target.resource)[0])
     workload = root(obj, target.resource.kind)
     spec, scale = workload["spec"], Scale.of(workload.value)
     labels = spec["selector"]["matchLabels"].texts()

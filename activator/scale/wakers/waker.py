@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from activator.discovery.api_server import ApiResponse, ApiServer, Meaning
+from activator.discovery.api_server import MERGE_PATCH, ApiResponse, ApiServer, Meaning
 from activator.scale.reasons import ScaleReason
 
 if TYPE_CHECKING:
@@ -166,6 +166,25 @@ async def get(api: ApiServer, target: ScaleTarget, path: str, rule: Rule) -> obj
     if not response.is_ok:
         raise failure(target, response, rule)
     return response.decoded()
+
+
+async def send_patch(
+    api: ApiServer, target: ScaleTarget, path: str, body: bytes, rule: Rule
+) -> ApiResponse | None:
+    """Change an object by a merge patch; return the response, or None if it has changed meanwhile.
+
+    Arguments:
+        target, rule: as for ``get``.
+
+    Raises:
+        WakerFailed: the API server does not change it, or does not respond.
+    """
+    response = await api.send("PATCH", path, body, MERGE_PATCH)
+    if response.meaning is Meaning.CONFLICT:
+        return None
+    if not response.is_ok:
+        raise failure(target, response, rule, ("patch",))
+    return response
 
 
 def failure(

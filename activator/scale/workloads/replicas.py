@@ -55,15 +55,6 @@ class ScalableKind(NamedTuple):
     plural: str
     has_scale: bool = True
 
-    def path(self, namespace: str, name: str) -> str:
-        """Return the path of an object."""
-        root_path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root_path}/namespaces/{namespace}/{self.plural}/{name}"
-
-    def scale_path(self, namespace: str, name: str) -> str:
-        """Return the path of an object's ``scale`` subresource."""
-        return f"{self.path(namespace, name)}/scale"
-
 
 #: The kinds that need no discovery.
 KNOWN: Final = {
@@ -90,6 +81,13 @@ class ScaleTarget(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.namespace}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """The path of the object at the API server."""
+        group, version, _, plural, _ = self.resource
+        root_path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        return f"{root_path}/namespaces/{self.namespace}/{plural}/{self.name}"
 
 
 class Wish(NamedTuple):

@@ -75,15 +75,15 @@ def test_a_patch_of_an_object_that_was_never_read_sends_neither() -> None:
 @pytest.mark.parametrize(
     ("resource", "path"),
     [
-        (KNOWN["deployment"], "/apis/apps/v1/namespaces/shop/deployments/hello/scale"),
+        (KNOWN["deployment"], "/apis/apps/v1/namespaces/shop/deployments/hello"),
         (
             ScalableKind("", "v1", "ReplicationController", "replicationcontrollers"),
-            "/api/v1/namespaces/shop/replicationcontrollers/hello/scale",
+            "/api/v1/namespaces/shop/replicationcontrollers/hello",
         ),
     ],
 )
-def test_the_path_of_the_subresource(resource: ScalableKind, path: str) -> None:
-    assert resource.scale_path("shop", "hello") == path
+def test_the_path_of_a_workload(resource: ScalableKind, path: str) -> None:
+    assert ScaleTarget(resource, "shop", "hello").path == path
 
 
 def test_the_missing_rule_can_be_pasted_into_a_role() -> None:
