@@ -32,17 +32,17 @@ class Rule(NamedTuple):
 
     Attributes:
         resource: plural, perhaps with a subresource, as in ``deployments/scale``.
-        purpose: what it allows, as in ``scale deployments``.
+        purpose: what it allows, as in ``scale deployments``; empty where no text needs it.
     """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
-    purpose: str
+    purpose: str = ""
 
     def lacking(self, *verbs: str) -> str:
-        """Return the rule with only some of its verbs, in YAML on one line, for a role."""
-        listed = ", ".join(f'"{verb}"' for verb in verbs)
+        """Return the rule with some of its verbs, by default all, in YAML on one line."""
+        listed = ", ".join(f'"{verb}"' for verb in verbs or self.verbs)
         return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: [{listed}]}}'
 
     def problem(self, response: ApiResponse, verbs: Sequence[str] = ()) -> str:
@@ -53,7 +53,7 @@ class Rule(NamedTuple):
         """
         text = response.problem
         if response.meaning is Meaning.FORBIDDEN:
-            text += f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}"
+            text += f"; the ClusterRole lacks {self.lacking(*verbs)}"
         return text
 
 
