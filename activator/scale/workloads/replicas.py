@@ -231,8 +231,8 @@ class Rights:
         self._api = api
         self._clock = asyncio.get_running_loop().time
         self._changed = changed
-        self._kinds: dict[Wanted, ScalableKind] = {}
-        self._unknown: dict[Wanted, RightsCheck] = {}
+        # A text says why a kind is not known. Each with the time of its look-up.
+        self._kinds: dict[Wanted, tuple[ScalableKind | str, float]] = {}
         self._rights: dict[tuple[Rule, str], RightsCheck] = {}
         self._checks = KeyedWriter[Wanted | tuple[Rule, str], None](start, self._carry_out)
 
@@ -243,12 +243,10 @@ class Rights:
             A text if the API server does not have the kind; None while that is not known.
         """
         kind = wanted._replace(name="")
-        if kind in self._kinds:
-            return self._kinds[kind]
-        known = self._unknown.get(kind)
-        if known is None or self._is_old(known):
+        known, at = self._kinds.get(kind, (None, float("-inf")))
+        if not isinstance(known, ScalableKind) and self._is_old(at):
             self._checks.read(kind, None)
-        return None if known is None else known.problem
+        return known
 
     def problem(self, target: ScaleTarget) -> str:
         """Return why the workload cannot be scaled; empty if it can, or if that is not known.
@@ -274,12 +272,12 @@ class Rights:
         """Return the last result, and check again if there is none, or if rights were missing."""
         key = rule, namespace
         known = self._rights.get(key)
-        if known is None or (known.problem and self._is_old(known)):
+        if known is None or (known.problem and self._is_old(known.at)):
             self._checks.read(key, None)
         return known
 
-    def _is_old(self, verdict: RightsCheck) -> bool:
-        return self._clock() - verdict.at >= AGAIN
+    def _is_old(self, at: float) -> bool:
+        return self._clock() - at >= AGAIN
 
     async def _carry_out(self, key: Wanted | tuple[Rule, str], _: None) -> None:
         await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
@@ -299,10 +297,7 @@ class Rights:
             resource = f"the API server has no API {text}; is its CustomResourceDefinition there?"
         else:
             resource = f"{text}: {response.problem}"
-        if isinstance(resource, ScalableKind):
-            self._kinds[kind] = resource
-        else:
-            self._unknown[kind] = RightsCheck(resource, self._clock())
+        self._kinds[kind] = resource, self._clock()
         self._changed("")
 
     async def _review(self, rule: Rule, namespace: str) -> None:
