@@ -485,9 +485,8 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
                 record.sleep.waited += seen.waiting
-            record.workload.why = plan.why
             record.sleeping = facts.target.waker.marks and not plan.replicas
-            self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
+            self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas, plan.why))
         if seen.wakers_differ and plan.replicas is None:
             plan = plan._replace(hold=ScaleReason.TWO_OWNERS)
         if seen.marks and record.workload.is_closing:
@@ -537,7 +536,6 @@ class Engine:
                 is_unwanted = record.planner.wanted == 0 and not self._frozen(now)
                 if replicas and is_unwanted and now >= idle_at:
                     record.sleeping = True
-                    record.workload.why = None  # that of the last plan
                     self._actuator.put(target, Wish(replicas, 0))
                 replicas = 0
         ends = slept and not record.sleeping

@@ -244,12 +244,10 @@ class Workload:
 
     Attributes:
         change: the last change of replicas; None before the first.
-        why: the rule behind the request for replicas that is under way; None without one.
         records: the Services.
     """
 
     change: ReplicaChange | None = None
-    why: Why | None = None
     records: dict[ServiceName, Record] = field(default_factory=dict)
 
     @property
@@ -526,10 +524,9 @@ class EngineCounters:
         assert target is not None
         assert before is not None
         assert after is not None
-        # An event may show the change, and end its rule, before the API server responds.
-        why = workload.why or (record.plan.why if record.plan is not None else None)
+        why = result.why or (record.plan.why if record.plan is not None else None)
         word = why.value if why is not None else "unknown"
-        workload.change, workload.why = ReplicaChange(wall, before, after, word), None
+        workload.change = ReplicaChange(wall, before, after, word)
         waits = [each.cold_since for each in workload.records.values()]
         if begins := [since for since in waits if since is not None]:
             self.cold_starts.observe(now - min(begins))

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from activator.discovery.api_server import ApiResponse, ApiServer
+from activator.kpa.decision import Why
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import KeyedWriter, Start
@@ -96,10 +97,12 @@ class Wish(NamedTuple):
     Attributes:
         known: the replicas that the decision was about.
         wanted: the replicas to ask for.
+        why: the rule that wants them; None for that of the last plan.
     """
 
     known: int
     wanted: int
+    why: Why | None = None
 
 
 class Result(NamedTuple):
@@ -112,6 +115,7 @@ class Result(NamedTuple):
         detail: the problem for people: the server's text, and the remedy.
         changed_from: how many replicas there were before; None if the wish changed nothing.
         instead: as of a ``State``.
+        why: as of the wish.
     """
 
     replicas: int | None
@@ -119,6 +123,7 @@ class Result(NamedTuple):
     detail: str = ""
     changed_from: int | None = None
     instead: str = ""
+    why: Why | None = None
 
 
 class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
@@ -177,7 +182,8 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
                     detail = state.waits_for or _UNCHANGED[bool(wish.wanted)].format(CONFIRM)
                     return Result(wish.known, problem, detail)
                 logger.debug("%s: %d -> %d replicas", target, wish.known, state.replicas)
-                return Result(state.replicas, changed_from=wish.known, instead=state.instead)
+                changed = Result(state.replicas, changed_from=wish.known, instead=state.instead)
+                return changed._replace(why=wish.why)
         detail = f"other components changed it {ATTEMPTS} times"
         return Result(None, ScaleReason.CONFLICT, detail)
 
