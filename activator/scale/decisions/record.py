@@ -108,11 +108,6 @@ class Facts(NamedTuple):
         has_problem = self.reason or self.findings
         return not (has_problem or asks.wake_with) and asks.route is Route.SHARED
 
-    @property
-    def shown(self) -> tuple[object, ...]:
-        """The facts that the parts get with a decision: one that changes another is not new."""
-        return self.service, self.target, self.replicas, self.ready, self.findings
-
 
 class Decided(NamedTuple):
     """What was decided about one Service.
@@ -127,6 +122,13 @@ class Decided(NamedTuple):
     plan: Plan | None
     reason: str = ""
     detail: str = ""
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """What the parts get, beside the plan: a decision that changes no more is not new."""
+        facts = self.facts
+        found = facts.service, facts.target, facts.replicas, facts.ready, facts.findings
+        return *found, self.reason, self.detail
 
 
 class ReplicaChange(NamedTuple):
@@ -445,16 +447,9 @@ class Record:
         if is_same and is_known and self.failed is None:
             return None
         self.reconsiders = False
-        decided = Decided(facts, plan, *self._reason(plan))
-        if (
-            before is not None
-            and is_same
-            and (before.reason, before.detail) == (decided.reason, decided.detail)
-            and before.facts.shown == facts.shown
-        ):
-            self.decided = before._replace(facts=facts)
+        decided = self.decided = Decided(facts, plan, *self._reason(plan))
+        if before is not None and is_same and before.shown == decided.shown:
             return None
-        self.decided = decided
         _log_reason(name, before, decided)
         return decided
 
