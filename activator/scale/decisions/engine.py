@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVarTuple, final
+from typing import TYPE_CHECKING, Final, TypeVarTuple
 
 from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
@@ -147,44 +147,6 @@ def _shared(target: ScaleTarget) -> ScaleTarget:
     return target if target.waker is SCALE else target._replace(waker=SCALE)
 
 
-@final
-class Pending:
-    """The changed Services: one event may change several objects of a Service.
-
-    Attributes:
-        decide: decides about Services.
-    """
-
-    def __init__(
-        self, decide: Callable[[Iterable[ServiceName]], None] = lambda names: None
-    ) -> None:
-        self.decide = decide
-        self._names: dict[ServiceName, None] = {}
-
-    def add(self, name: ServiceName) -> None:
-        """Decide about a Service at the end of this turn, or of one of the next turns."""
-        if not self._names:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._names[name] = None
-
-    def update(self, names: Iterable[ServiceName]) -> None:
-        """Decide about Services at the end of this turn; the rest at the end of the next turns."""
-        for name in names:
-            self.add(name)
-
-    def clear(self) -> None:
-        """Decide about none of them: all Services are decided now."""
-        self._names.clear()
-
-    def _flush(self) -> None:
-        names = list(islice(self._names, MOST))
-        for name in names:
-            del self._names[name]
-        if self._names:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self.decide(names)
-
-
 def time_of_day() -> datetime:
     """Return the time of day, which awake hours follow."""
     return datetime.now(UTC)
@@ -244,6 +206,8 @@ class Engine:
         # The oldest Service of a workload decides about it.
         self._workloads: dict[ScaleTarget, Workload] = {}
         self._phase = _Phase.STOPPED
+        # Changed Services: one event may change several objects of a Service.
+        self._changed: dict[ServiceName, None] = {}
         # Since when this process leads.
         self._since = NEVER
         self._next_tick = 0.0
@@ -261,6 +225,7 @@ class Engine:
             now: seconds, on the engine's clock.
         """
         self._phase, self._since, self._next_tick = _Phase.STARTING, now, now + TICK
+        self._changed.clear()  # all Services are decided now
         for number, name in enumerate(list(self._services), 1):
             self._try(name, self._renew, name, now)
             if number % STEP == 0:
@@ -346,6 +311,20 @@ class Engine:
                 self._decide(name, record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
+
+    def later(self, names: Iterable[ServiceName]) -> None:
+        """Decide about changed Services at the end of this turn; the rest in the next turns."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._decide_changed)
+        self._changed.update(dict.fromkeys(names))
+
+    def _decide_changed(self) -> None:
+        names = list(islice(self._changed, MOST))
+        for name in names:
+            del self._changed[name]
+        if self._changed:
+            asyncio.get_running_loop().call_soon(self._decide_changed)
+        self.changed(names)
 
     def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from activator.scale.decisions.engine import (
     NEW_LEADER,
     STEP,
     TICK,
-    Pending,
     observe,
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
@@ -21,7 +21,7 @@ from activator.scale.decisions.record import AGAIN, LOOK, Decided, Facts, Record
 from activator.scale.part import Part
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Report, ServiceName
-from tests.activator.plain.objects import deployment, service
+from tests.activator.plain.objects import deployment, named, service
 from tests.activator.scale.decisions.engines import EngineWorld
 from tests.activator.scale.decisions.records import record, with_owner
 from tests.activator.scale.fake_api import status
@@ -550,36 +550,56 @@ def test_a_slice_counts_with_the_route_takeover_alone(asks: Any, since: float | 
     assert seen({ONE: record(asks=asks)}, ONE).slice_since == since
 
 
+class Turns(EngineWorld, Part):
+    """An engine of many Services, and the ones that it decides about."""
+
+    def __init__(self, names: Iterable[ServiceName]) -> None:
+        super().__init__(self)
+        self.decided: list[ServiceName] = []
+        for name in names:
+            obj = named(service(), name.name)
+            self.services.put(ObjectKey("Service", "shop", name.name), obj)
+
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
+        self.decided.append(name)
+        return facts
+
+    def start(self, now: float) -> None:
+        self.decided.clear()
+
+
 async def test_each_service_is_decided_once_at_the_end_of_the_turn() -> None:
-    decided: list[list[ServiceName]] = []
-    pending = Pending(lambda names: decided.append(list(names)))
-    pending.add(TWO)
-    pending.update([ONE, TWO])
-    assert decided == []
+    world = Turns([ONE, TWO])
+    world.engine.start(world.clock())
+    world.engine.later([TWO])
+    world.engine.later([ONE, TWO])
+    assert world.decided == []
     await asyncio.sleep(0)
-    assert decided == [[TWO, ONE]]
-    pending.add(ONE)
+    assert world.decided == [TWO, ONE]
+    world.engine.later([ONE])
     await asyncio.sleep(0)
-    assert decided == [[TWO, ONE], [ONE]]
+    assert world.decided == [TWO, ONE, ONE]
 
 
 async def test_services_that_are_decided_now_are_not_decided_again() -> None:
-    decided: list[list[ServiceName]] = []
-    pending = Pending(lambda names: decided.append(list(names)))
-    pending.add(ONE)
-    pending.clear()
+    world = Turns([ONE])
+    world.engine.later([ONE])
+    world.engine.start(world.clock())
     await asyncio.sleep(0)
-    assert not any(decided)
+    assert world.decided == []
 
 
 async def test_thousands_of_changes_are_decided_in_several_turns() -> None:
-    decided: list[list[ServiceName]] = []
-    pending = Pending(lambda names: decided.append(list(names)))
     names = [ServiceName("shop", f"hello-{number}") for number in range(2 * MOST + 1)]
-    pending.update(names)
+    world = Turns([*names, ONE])
+    world.engine.start(world.clock())
+    world.engine.later(names)
+    sizes = []
     for _ in range(3):
+        world.decided.clear()
         await asyncio.sleep(0)
-        pending.add(ONE)
+        sizes.append(len(world.decided))
+        world.engine.later([ONE])
+    assert sizes == [MOST, MOST, 2]
     await asyncio.sleep(0)
-    assert [len(each) for each in decided] == [MOST, MOST, 2, 1]
-    assert [name for each in decided for name in each] == [*names, ONE, ONE]
+    assert world.decided[-1] == ONE
