@@ -218,6 +218,7 @@ def _container(container: Field) -> PodContainer:
 
 K = TypeVar("K")
 V = TypeVar("V")
+G = TypeVar("G")
 
 
 class Index(Generic[K, V]):
@@ -258,6 +259,34 @@ class Index(Generic[K, V]):
     def __len__(self) -> int:
         """Return the number of keys."""
         return len(self._values)
+
+
+class Groups(Generic[K, V, G]):
+    """Values by key, each in one group: objects, and the Service or workload of each."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, tuple[G, V]] = {}
+        self._keys = Index[G, K]()
+
+    def put(self, key: K, group: G, value: V) -> Iterable[G]:
+        """Add or replace a value; return the groups that have changed."""
+        if self._values.get(key) == (group, value):
+            return ()
+        before = self.remove(key)
+        self._values[key] = group, value
+        self._keys.add(group, key)
+        return dict.fromkeys((*before, group))
+
+    def remove(self, key: K) -> Iterable[G]:
+        """Remove a value; return the groups that have changed."""
+        if (known := self._values.pop(key, None)) is None:
+            return ()
+        self._keys.discard(known[0], key)
+        return (known[0],)
+
+    def of(self, group: G) -> Sequence[tuple[K, V]]:
+        """Return the keys and values of a group."""
+        return [(key, self._values[key][1]) for key in self._keys.get(group)]
 
 
 NO_LABELS: Final[Mapping[str, str]] = {}

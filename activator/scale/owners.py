@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Annotations, Owner, Route
-from activator.plain.workloads import Index
+from activator.plain.workloads import Groups, Index
 from activator.scale.decisions.engine import may_call, woken_with
 from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
@@ -117,8 +117,7 @@ class WorkloadOwners:
     ) -> None:
         self._changed = changed
         self._missing_rule = missing_rule
-        self._objects: dict[ObjectKey, _Found] = {}
-        self._by_target = Index[TargetRef, ObjectKey]()
+        self._objects = Groups[ObjectKey, _Found, TargetRef]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed object.
@@ -131,33 +130,19 @@ class WorkloadOwners:
             ManifestError: a field is wrong; nothing has changed.
         """
         found = _hpa(key, obj) if key.kind == HPA else _scaled_object(key, obj)
-        if found == self._objects.get(key):
-            return
-        before = self._discard(key)
-        self._objects[key] = found
-        self._by_target.add(found.target, key)
-        if before is not None and before != found.target:
-            self._changed(before)
-        self._changed(found.target)
+        for target in self._objects.put(key, found.target, found):
+            self._changed(target)
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted object; an unknown one is no error."""
-        target = self._discard(key)
-        if target is not None:
+        for target in self._objects.remove(key):
             self._changed(target)
-
-    def _discard(self, key: ObjectKey) -> TargetRef | None:
-        found = self._objects.pop(key, None)
-        if found is None:
-            return None
-        self._by_target.discard(found.target, key)
-        return found.target
 
     def _of(self, target: ScaleTarget) -> tuple[Sequence[_Found], Sequence[_Found]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
-        if not (known := self._by_target.get(scaled(target))):
+        if not (known := self._objects.of(scaled(target))):
             return (), ()
-        every = [self._objects[key] for key in sorted(known)]
+        every = [each for _, each in sorted(known)]
         objects = [each for each in every if each.key.kind == SCALED_OBJECT]
         names = {each.key.name for each in objects}
         hpas = [each for each in every if each.key.kind == HPA and each.made_by not in names]

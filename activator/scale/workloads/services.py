@@ -21,7 +21,7 @@ from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
-from activator.plain.workloads import KINDS, Index, Matches, known_target, labels_of
+from activator.plain.workloads import KINDS, Groups, Matches, known_target, labels_of
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
@@ -51,8 +51,7 @@ class ReadyPods:
 
     def __init__(self, changed: Callable[[ServiceName], object]) -> None:
         self._changed = changed
-        self._slices: dict[ObjectKey, tuple[ServiceName, _Counted]] = {}
-        self._by_service = Index[ServiceName, ObjectKey]()
+        self._slices = Groups[ObjectKey, _Counted, ServiceName]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed slice.
@@ -73,22 +72,14 @@ class ReadyPods:
                 count_ready(slice_["endpoints"]),
             )
         )
-        owner, known = self._slices.get(key, (None, None))
-        if owner is not None and (owner.name, known) == (name, counted):
-            return
-        if owner is None or owner.name != name:
-            self.remove(key)
-            owner = ServiceName(key.namespace, intern(name))
-            self._by_service.add(owner, key)
-        self._slices[key] = owner, counted
-        self._changed(owner)
+        service = ServiceName(key.namespace, intern(name))
+        for each in self._slices.put(key, service, counted):
+            self._changed(each)
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted slice; an unknown one is no error."""
-        owner, _ = self._slices.pop(key, (None, None))
-        if owner is not None:
-            self._by_service.discard(owner, key)
-            self._changed(owner)
+        for each in self._slices.remove(key):
+            self._changed(each)
 
     def ready(self, service: ServiceName, port: str) -> int:
         """Return how many pods behind a port are ready.
@@ -99,8 +90,7 @@ class ReadyPods:
         A pod with addresses of two families counts once.
         """
         found: dict[str, int] = {}
-        for key in self._by_service.get(service):
-            _, each = self._slices[key]
+        for _, each in self._slices.of(service):
             if port in each.ports:
                 found[each.family] = found.get(each.family, 0) + each.ready
         return max(found.values(), default=0)

@@ -9,7 +9,7 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import NamedTarget
-from activator.plain.workloads import Index, Matches, PlainWorkload, known_target
+from activator.plain.workloads import Groups, Index, Matches, PlainWorkload, known_target
 from tests.rows import in_one_test
 
 LABELS: tuple[dict[str, str], ...] = (
@@ -142,3 +142,17 @@ def test_values_are_removed_one_by_one() -> None:
         assert list(index.get("a")) == left
     index.add("a", 0)
     assert list(index.get("a")) == [0]
+
+
+def test_groups_report_each_group_that_has_changed() -> None:
+    groups: Groups[str, int, str] = Groups()
+    assert list(groups.put("a", "x", 1)) == ["x"]
+    assert list(groups.put("a", "x", 1)) == []
+    assert list(groups.put("a", "x", 2)) == ["x"]
+    groups.put("b", "x", 3)
+    assert groups.of("x") == [("a", 2), ("b", 3)]
+    assert list(groups.put("a", "y", 2)) == ["x", "y"]
+    assert (groups.of("x"), groups.of("y")) == ([("b", 3)], [("a", 2)])
+    assert list(groups.remove("a")) == ["y"]
+    assert list(groups.remove("a")) == []
+    assert groups.of("y") == []
