@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Annotations, Owner, Route
-from activator.plain.workloads import Groups, Index
+from activator.plain.workloads import Groups
 from activator.scale.decisions.engine import may_call, woken_with
 from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
@@ -422,8 +422,7 @@ class OwnersPart(Part):
 
     def __init__(self, context: PartContext) -> None:
         self._context = context
-        self._targets: dict[ServiceName, TargetRef] = {}
-        self._names = Index[TargetRef, ServiceName]()
+        self._names = Groups[ServiceName, None, TargetRef]()
         self._owners = WorkloadOwners(self._decide_again, context.missing_rule)
         self._flapping = Flapping(self._is_active, context.clock, self._decide_again)
         self.views = {
@@ -434,24 +433,17 @@ class OwnersPart(Part):
         }
 
     def leave(self, name: ServiceName, now: float) -> None:
-        ref = self._targets.pop(name, None)
-        if ref is not None:
-            self._names.discard(ref, name)
+        self._names.remove(name)
 
     def stop(self, now: float) -> None:
-        self._targets.clear()
-        self._names = Index[TargetRef, ServiceName]()
+        self._names = Groups[ServiceName, None, TargetRef]()
 
     def complete(self, name: ServiceName, facts: Facts) -> Facts:
         target = facts.target
-        ref = scaled(target) if target is not None else None
-        if self._targets.get(name) != ref:
-            self.leave(name, 0.0)
-            if ref is not None:
-                self._targets[name] = ref
-                self._names.add(ref, name)
         if target is None:
+            self._names.remove(name)
             return facts
+        self._names.put(name, scaled(target), None)
         owner = facts.service.asks.owner
         return facts._replace(
             findings=facts.findings + tuple(self._about(name, facts)),
@@ -491,9 +483,9 @@ class OwnersPart(Part):
 
     def _decide_again(self, target: TargetRef) -> None:
         """Decide again about the Services of a workload."""
-        self._context.changed(list(self._names.get(target)))
+        self._context.changed([name for name, _ in self._names.of(target)])
 
     def _is_active(self, target: TargetRef) -> bool:
-        records = (self._context.record(name) for name in self._names.get(target))
+        records = (self._context.record(name) for name, _ in self._names.of(target))
         plans = (record.plan for record in records if record is not None)
         return any(plan is not None and plan.active for plan in plans)
