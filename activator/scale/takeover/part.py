@@ -58,8 +58,8 @@ class TakeoverPart(Part):
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted EndpointSlice; an unknown one is no error."""
         self._note_pods(self._pods.remove(key))
-        obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
-        self._note(self.takeovers.deleted(obj, self._context.clock()))
+        deleted = SliceKey(key.namespace, key.name)
+        self._note(self.takeovers.deleted(deleted, self._context.clock()))
 
     def _note_pods(self, services: Iterable[ObjectKey]) -> None:
         for key in services:
