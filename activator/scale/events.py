@@ -241,7 +241,7 @@ class EventsPart(Part):
         instance: the name of this pod.
 
     Attributes:
-        written, failed, dropped: counts of Events.
+        failed: how many requests have failed.
     """
 
     def __init__(self, api: ApiServer, start: Start, instance: str) -> None:
@@ -252,7 +252,7 @@ class EventsPart(Part):
             start, self._carry_out, MOST_REQUESTS
         )
         self._timer: asyncio.TimerHandle | None = None
-        self.written = self.failed = self.dropped = 0
+        self.failed = 0
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         self.report(Subject(*name, decided.facts.service.uid), _notices(decided))
@@ -291,12 +291,10 @@ class EventsPart(Part):
                 self._writer.put((write.subject.namespace, write.name), write)
             else:
                 self._book.lost(write, again=True)
-                self.dropped += 1
 
     async def _carry_out(self, _: tuple[str, str], write: EventWrite) -> None:
         response = await self._api.send(*write.request)
         if response.is_ok:
-            self.written += 1
             return
         text = response.problem
         if response.meaning is Meaning.FORBIDDEN:

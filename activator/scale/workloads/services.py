@@ -392,9 +392,6 @@ class EnabledServices:
     def __iter__(self) -> Iterator[ServiceName]:
         return iter(self._services)
 
-    def __len__(self) -> int:
-        return len(self._services)
-
     def with_fronts(self, name: ServiceName) -> Sequence[ServiceName]:
         """Return the Services that opt in among a Service and its fronts."""
         fronts = self._fronts.of.get(ObjectKey("Service", *name))
