@@ -140,7 +140,7 @@ class ScalerStatus:
 
     def _service(self, name: ServiceName, record: Record, now: float) -> JsonObject:
         decided, facts = record.decided, record.facts
-        asks, plan = facts.service.asks, decided.plan if decided else None
+        asks, plan = facts.service.asks, record.plan
         why = plan.why if plan else None
         reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
         detail = reasons.text(reason, decided.detail if decided else "") if reason else None
