@@ -269,10 +269,6 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 
 
-class ApiUnreachable(Exception):
-    """No response: no connection, or it broke, or it took too long."""
-
-
 class Meaning(Enum):
     """What the response to a request means for the object.
 
@@ -309,7 +305,7 @@ class ApiRequest(NamedTuple):
 
 
 class ApiResponse(NamedTuple):
-    """A whole response."""
+    """A whole response; status 0 stands for none, and then the message says why."""
 
     status: int
     body: bytes
@@ -338,6 +334,18 @@ class ApiResponse(NamedTuple):
         if isinstance(text, str) and text:
             return text[:1000]
         return self.body[:200].decode("utf-8", "replace").strip()
+
+    @property
+    def problem(self) -> str:
+        """Why the request failed, for people; empty if it did not."""
+        if self.is_ok:
+            return ""
+        return f"{self.status}: {self.message()}" if self.status else self.message()
+
+
+def no_response(why: str) -> ApiResponse:
+    """Return what stands for a response that did not come."""
+    return ApiResponse(0, json.dumps({"message": why}).encode())
 
 
 class ApiServer:
@@ -418,9 +426,9 @@ class ApiServer:
             body: empty for none.
             content_type: of the body.
 
-        Raises:
-            ApiUnreachable: there is no response within ``Timings.request`` seconds, or no usable
-                configuration. The server may have carried out the request.
+        Returns:
+            One with status 0 if none comes within ``Timings.request`` seconds, or if there is no
+            usable configuration. The server may have carried out the request.
         """
         try:
             async with asyncio.timeout(self._timings.request) as limit:
@@ -435,11 +443,9 @@ class ApiServer:
                     response, retry_after = await self._send_once(method, path, body, content_type)
                 return response
         except TimeoutError:
-            raise ApiUnreachable(
-                f"no response to {method} {path} within {self._timings.request:g} s"
-            ) from None
+            return no_response(f"no response to {method} {path} within {self._timings.request:g} s")
         except (ConnectionLostError, ClusterConfigError) as error:
-            raise ApiUnreachable(str(error)) from error
+            return no_response(str(error))
 
     async def _send_once(
         self, method: str, path: str, body: bytes, content_type: str

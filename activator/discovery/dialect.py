@@ -238,7 +238,7 @@ class JoiningDialect(Dialect):
         self._rules: RouteTable[RevisionID] = RouteTable()
         # By Service and name: slices that list pods, and slices of the takeover.
         self._slices: dict[ObjectKey, dict[ObjectKey, Slice | Allotment]] = {}
-        self._matches: Matches[RevisionID] = Matches()
+        self._matches: Matches[RevisionID, PlainWorkload] = Matches()
         self._ipv6 = scope.family is IpFamily.IPV6
 
     def put_slice(
@@ -261,7 +261,8 @@ class JoiningDialect(Dialect):
         self, key: ObjectKey, old: PlainWorkload | None, new: PlainWorkload | None
     ) -> None:
         """Replace a Deployment or a StatefulSet; None if it is deleted."""
-        self._changed.update(dict.fromkeys(self._matches.put(key, new)))
+        labels = new.labels if new is not None else {}
+        self._changed.update(dict.fromkeys(self._matches.put(key, new, labels)))
 
     def _mark_users(self, service: ObjectKey) -> None:
         """Mark the revisions that use a Service as changed."""

@@ -354,7 +354,7 @@ OF_REQUESTS: Final = (
     *(f"{PREFIX}{name}" for name in ("response-start-timeout-seconds", "idle-timeout-seconds")),
 )
 #: The asleep mark: no activator sends a request to a pod of a Service that has it. Its value has
-#: the annotations that wake the workload, see ``activator.scale.wakers.mark``.
+#: the annotations that wake the workload, see ``activator.scale.asleep``.
 ASLEEP: Final = f"{PREFIX}asleep"
 
 _SCALE, _WAKER = "scale.", "waker."

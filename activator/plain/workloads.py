@@ -5,8 +5,9 @@ The probe is read from the workload, not from its pods: a mesh rewrites the prob
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from activator.objects.fields import Field, ObjectKey, identify, root
@@ -209,12 +210,6 @@ def _container(container: Field) -> PodContainer:
     )
 
 
-def matches(selector: Mapping[str, str], workload: PlainWorkload) -> bool:
-    """Return whether a Service's selector matches the pods that a workload makes."""
-    labels = workload.labels
-    return bool(selector) and all(labels.get(name) == value for name, value in selector.items())
-
-
 # Keeps values by key in little memory, for indexes of thousands of objects.
 
 # Finds the workloads behind each Service, and the Services that a changed workload concerns.
@@ -223,6 +218,7 @@ def matches(selector: Mapping[str, str], workload: PlainWorkload) -> bool:
 
 K = TypeVar("K")
 V = TypeVar("V")
+G = TypeVar("G")
 
 
 class Index(Generic[K, V]):
@@ -260,27 +256,63 @@ class Index(Generic[K, V]):
             return ()
         return known if isinstance(known, dict) else (known,)
 
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._values)
 
+
+class Groups(Generic[K, V, G]):
+    """Values by key, each in one group: objects, and the Service or workload of each."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, tuple[G, V]] = {}
+        self._keys = Index[G, K]()
+
+    def put(self, key: K, group: G, value: V) -> Iterable[G]:
+        """Add or replace a value; return the groups that have changed."""
+        if self._values.get(key) == (group, value):
+            return ()
+        before = self.remove(key)
+        self._values[key] = group, value
+        self._keys.add(group, key)
+        return dict.fromkeys((*before, group))
+
+    def remove(self, key: K) -> Iterable[G]:
+        """Remove a value; return the groups that have changed."""
+        if (known := self._values.pop(key, None)) is None:
+            return ()
+        self._keys.discard(known[0], key)
+        return (known[0],)
+
+    def of(self, group: G) -> Sequence[tuple[K, V]]:
+        """Return the keys and values of a group."""
+        return [(key, self._values[key][1]) for key in self._keys.get(group)]
+
+
+NO_LABELS: Final[Mapping[str, str]] = {}
 Name = TypeVar("Name", bound=Hashable)
+W = TypeVar("W")
 
 _GROUP: Final = "apps"
 #: Kinds of workloads by their spelling in ``target``, which ignores case.
 _KINDS: Final = {kind.lower(): kind for kind in KINDS}
 
 
-class _Label(NamedTuple):
-    namespace: str
-    name: str
-    value: str
+#: Namespace, name and value of a label.
+Label = tuple[str, str, str]
 
 
 class _Wish(NamedTuple):
-    """The workloads that a Service asks for: by name, or by the labels of their pods."""
+    """The workloads that a Service asks for: by name, or by the labels of their pods.
 
-    namespace: str
-    selector: Mapping[str, str]
+    Attributes:
+        labels: of its selector.
+        found_by: the one of them by which the Service is found; None for none.
+    """
+
+    labels: tuple[Label, ...]
     target: ObjectKey | None
-    label: _Label | None
+    found_by: Label | None
 
 
 def known_target(target: NamedTarget, namespace: str) -> ObjectKey | None:
@@ -291,15 +323,18 @@ def known_target(target: NamedTarget, namespace: str) -> ObjectKey | None:
     return ObjectKey(kind, namespace, target.name)
 
 
-class Matches(Generic[Name]):
-    """The workloads of all namespaces, and the Services that ask for them."""
+class Matches(Generic[Name, W]):
+    """The workloads of all namespaces, and the Services that ask for them.
+
+    ``W`` is what is known of a workload.
+    """
 
     def __init__(self) -> None:
-        self._workloads: dict[ObjectKey, PlainWorkload] = {}
-        self._labelled: dict[_Label, dict[ObjectKey, None]] = {}
+        self._workloads: dict[ObjectKey, tuple[W, tuple[Label, ...]]] = {}
+        self._labelled = Index[Label, ObjectKey]()
         self._wishes: dict[Name, _Wish] = {}
-        self._selecting: dict[_Label, dict[Name, None]] = {}
-        self._naming: dict[ObjectKey, dict[Name, None]] = {}
+        self._selecting = Index[Label, Name]()
+        self._naming = Index[ObjectKey, Name]()
 
     def follow(
         self, name: Name, namespace: str, selector: Mapping[str, str], target: ObjectKey | None
@@ -312,16 +347,14 @@ class Matches(Generic[Name]):
             target: the workload that it names; None to find workloads by the selector.
         """
         self.unfollow(name)
+        labels, found_by = labels_of(namespace, selector), None
         if target is not None:
-            self._naming.setdefault(target, {})[name] = None
-            self._wishes[name] = _Wish(namespace, selector, target, None)
-            return
-        labels = [_Label(namespace, *pair) for pair in selector.items()]
-        # The rarest label: many Services may share one such as app.kubernetes.io/part-of.
-        index = min(labels, key=lambda label: len(self._selecting.get(label, ())), default=None)
-        if index is not None:
-            self._selecting.setdefault(index, {})[name] = None
-        self._wishes[name] = _Wish(namespace, selector, None, index)
+            self._naming.add(target, name)
+        elif labels:
+            # The rarest label: many Services may share one such as app.kubernetes.io/part-of.
+            found_by = min(labels, key=lambda label: len(self._selecting.get(label)))
+            self._selecting.add(found_by, name)
+        self._wishes[name] = _Wish(labels, target, found_by)
 
     def unfollow(self, name: Name) -> None:
         """Remove a Service; an unknown one is no error."""
@@ -329,61 +362,63 @@ class Matches(Generic[Name]):
         if wish is None:
             return
         if wish.target is not None:
-            _discard(self._naming, wish.target, name)
-        elif wish.label is not None:
-            _discard(self._selecting, wish.label, name)
+            self._naming.discard(wish.target, name)
+        elif wish.found_by is not None:
+            self._selecting.discard(wish.found_by, name)
 
-    def put(self, key: ObjectKey, workload: PlainWorkload | None) -> Iterable[Name]:
+    def put(
+        self, key: ObjectKey, workload: W | None, labels: Mapping[str, str] = NO_LABELS
+    ) -> Iterable[Name]:
         """Replace a workload; None if it is deleted.
 
+        Arguments:
+            labels: of its pod template.
+
         Returns:
-            The Services that the change may concern.
+            The Services that the change may concern; none for an equal workload.
         """
-        old = self._workloads.pop(key, None)
-        if old is not None:
-            for label in _labels(old):
-                _discard(self._labelled, label, key)
-        if workload is not None:
-            self._workloads[key] = workload
-            for label in _labels(workload):
-                self._labelled.setdefault(label, {})[key] = None
-        found = dict(self._naming.get(key, {}))
-        for each in (old, workload):
-            if each is not None:
-                found.update(dict.fromkeys(self._selectors_of(each)))
+        old, before = self._workloads.get(key, (None, ()))
+        after = labels_of(key.namespace, labels)
+        if (old, before) == (workload, after):
+            return ()
+        if before != after:
+            for label in before:
+                self._labelled.discard(label, key)
+            for label in after:
+                self._labelled.add(label, key)
+        if workload is None:
+            del self._workloads[key]
+        else:
+            self._workloads[key] = workload, after
+        found = dict.fromkeys(self._naming.get(key))
+        for each in (before, after):
+            found |= dict.fromkeys(self._selectors_of(each))
         return found
 
-    def _selectors_of(self, workload: PlainWorkload) -> Iterable[Name]:
-        for label in _labels(workload):
-            for name in self._selecting.get(label, ()):
-                if matches(self._wishes[name].selector, workload):
+    def _selectors_of(self, labels: Collection[Label]) -> Iterable[Name]:
+        for label in labels:
+            for name in self._selecting.get(label):
+                if all(each in labels for each in self._wishes[name].labels):
                     yield name
 
-    def find(self, name: Name) -> list[PlainWorkload]:
-        """Return the workloads of a Service, sorted by kind and name."""
-        wish = self._wishes[name]
-        if wish.target is not None:
-            workload = self._workloads.get(wish.target)
-            return [] if workload is None else [workload]
-        labels = [_Label(wish.namespace, *pair) for pair in wish.selector.items()]
-        candidates = min((self._labelled.get(label, {}) for label in labels), key=len, default={})
-        found = [self._workloads[key] for key in candidates]
+    def get(self, key: ObjectKey) -> W | None:
+        """Return a workload; None for an unknown one."""
+        return self._workloads.get(key, (None,))[0]
+
+    def matching(self, labels: Collection[Label]) -> Sequence[ObjectKey]:
+        """Return the workloads whose pods have all of some labels; none for no label. Sorted."""
+        candidates = min(map(self._labelled.get, labels), key=len, default=())
         return sorted(
-            (each for each in found if matches(wish.selector, each)), key=lambda each: each.key
+            key for key in candidates if all(each in self._workloads[key][1] for each in labels)
         )
 
-
-def _labels(workload: PlainWorkload) -> list[_Label]:
-    return [_Label(workload.key.namespace, *pair) for pair in workload.labels.items()]
-
-
-Key = TypeVar("Key", bound=Hashable)
-Item = TypeVar("Item", bound=Hashable)
+    def find(self, name: Name) -> list[W]:
+        """Return the workloads of a Service, sorted by kind and name."""
+        wish = self._wishes[name]
+        keys = self.matching(wish.labels) if wish.target is None else [wish.target]
+        return [self._workloads[key][0] for key in keys if key in self._workloads]
 
 
-def _discard(index: dict[Key, dict[Item, None]], key: Key, item: Item) -> None:
-    """Remove an item from an index, without an empty rest."""
-    items = index[key]
-    del items[item]
-    if not items:
-        del index[key]
+def labels_of(namespace: str, labels: Mapping[str, str]) -> tuple[Label, ...]:
+    """Return labels with their namespace. A cluster has thousands of equal texts: each once."""
+    return tuple((namespace, intern(name), intern(value)) for name, value in labels.items())

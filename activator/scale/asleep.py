@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple, final
 
-from activator.discovery.api_server import MERGE_PATCH, ApiUnreachable
+from activator.discovery.api_server import MERGE_PATCH
 from activator.plain.annotations import ASLEEP
 from activator.scale.cluster.api import KeyedWriter
 from activator.scale.decisions.record import Decided
@@ -80,13 +80,9 @@ class AsleepPart(Part):
         # Another Service of that name has another uid, and gets no mark of this one.
         body = {"metadata": {"uid": mark.uid, "annotations": {ASLEEP: mark.value}}}
         path = f"/api/v1/namespaces/{name.namespace}/services/{name.name}"
-        try:
-            response = await self._context.api.send(
-                "PATCH", path, json.dumps(body).encode(), MERGE_PATCH
-            )
-            detail = "" if response.is_ok else MARK_RULE.problem(response)
-        except ApiUnreachable as error:
-            detail = str(error)
+        content = json.dumps(body).encode()
+        response = await self._context.api.send("PATCH", path, content, MERGE_PATCH)
+        detail = MARK_RULE.problem(response)
         if not detail:
             self._failed.pop(name, None)
             logger.debug("Service %s/%s: %s: %s", *name, ASLEEP, mark.value)

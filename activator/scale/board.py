@@ -38,11 +38,6 @@ class Published(NamedTuple):
         return max(self.load, 1.0) if self.active else self.load
 
 
-class _State(NamedTuple):
-    active: bool
-    target: float
-
-
 class Board(Part):
     """The published states.
 
@@ -58,7 +53,8 @@ class Board(Part):
     def __init__(self, loads: Loads, clock: Callable[[], float]) -> None:
         self._loads = loads
         self._clock = clock
-        self._states: dict[ServiceName, _State] = {}
+        # Without their loads, which change with each report.
+        self._states: dict[ServiceName, Published] = {}
         self._waiting: dict[ServiceName, asyncio.Event] = {}
         self.is_open = False
 
@@ -84,7 +80,7 @@ class Board(Part):
             target: concurrent requests per pod.
         """
         before = self._states.get(name)
-        self._states[name] = _State(active, target)
+        self._states[name] = Published(active, 0.0, target)
         if before is None or before.active != active:
             self._notify(name)
 
@@ -97,7 +93,7 @@ class Board(Part):
         state = self._states.get(service)
         if state is None:
             return None
-        return Published(state.active, self._loads.peak(service, self._clock(), PEAK), state.target)
+        return state._replace(load=self._loads.peak(service, self._clock(), PEAK))
 
     def of_namespace(self, namespace: str) -> Iterator[tuple[ServiceName, Published]]:
         """Yield the states of a namespace's Services, by name."""

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
-from activator.discovery.api_server import MERGE_PATCH, ApiResponse, ApiServer, ApiUnreachable
+from activator.discovery.api_server import MERGE_PATCH, ApiResponse, ApiServer
 from activator.objects.fields import ManifestError, root
 from activator.scale.cluster.api import micro_time
 
@@ -282,7 +282,7 @@ class Candidate:
                 place.namespace, place.lease, datetime.now(UTC), releases=True
             )
             response = await self._send("PUT", self._path(place.lease), body)
-            if response is not None and response.is_ok:
+            if response.is_ok:
                 logger.info("lease %s: released", place.lease)
                 return
             # A renewal may have been under way when ``run`` was cancelled.
@@ -307,8 +307,6 @@ class Candidate:
     async def _read(self) -> None:
         sent = _now()
         response = await self._send("GET", self._path(self._place.lease))
-        if response is None:
-            return
         if response.status == 404:
             self._election.observe(None, sent)
         elif (found := self._parsed(response)) is not None:
@@ -326,8 +324,6 @@ class Candidate:
         creates = action is LeaseAction.CREATE
         path = self._path("" if creates else place.lease)
         response = await self._send("POST" if creates else "PUT", path, body)
-        if response is None:
-            return
         if response.status == 409 or (response.status == 404 and not creates):
             await self._read()  # another process was faster, or a person deleted the Lease
         elif (found := self._parsed(response)) is not None:
@@ -338,7 +334,7 @@ class Candidate:
 
     def _parsed(self, response: ApiResponse) -> Lease | None:
         if not response.is_ok:
-            self.error = f"{response.status}: {response.message()}"
+            self.error = response.problem
             return None
         try:
             return parse_lease(response.decoded())
@@ -346,14 +342,13 @@ class Candidate:
             self.error = str(error)
             return None
 
-    async def _send(self, method: str, path: str, body: object = None) -> ApiResponse | None:
-        """Return a response; None if there is none, and then ``error`` has the cause."""
-        try:
-            content = b"" if body is None else json.dumps(body).encode()
-            return await self._api.send(method, path, content)
-        except ApiUnreachable as error:
-            self.error = str(error)
-            return None
+    async def _send(self, method: str, path: str, body: object = None) -> ApiResponse:
+        """Return a response; if there is none, ``error`` has the cause."""
+        content = b"" if body is None else json.dumps(body).encode()
+        response = await self._api.send(method, path, content)
+        if not response.status:
+            self.error = response.problem
+        return response
 
     def _path(self, name: str = "") -> str:
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{self._place.namespace}/leases"
@@ -405,13 +400,10 @@ class Candidate:
         """Set or remove the label; return why that failed."""
         body = {"metadata": {"labels": {LABEL: "true" if leads else None}}}
         path = f"/api/v1/namespaces/{self._place.namespace}/pods/{pod}"
-        try:
-            response = await self._api.send("PATCH", path, json.dumps(body).encode(), MERGE_PATCH)
-        except ApiUnreachable as error:
-            return str(error)
+        response = await self._api.send("PATCH", path, json.dumps(body).encode(), MERGE_PATCH)
         if response.status == 404:
             return f"{response.message()}; POD_NAME must name this pod" if leads else ""
-        return "" if response.is_ok else f"{response.status}: {response.message()}"
+        return response.problem
 
 
 def _now() -> float:

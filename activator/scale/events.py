@@ -20,15 +20,13 @@ from activator.discovery.api_server import (
     MERGE_PATCH,
     ApiRequest,
     ApiServer,
-    ApiUnreachable,
     Meaning,
 )
-from activator.plain.service import word_of
 from activator.scale import reasons
 from activator.scale.cluster.api import KeyedWriter, Start, micro_time
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part, PartContext
-from activator.scale.reasons import ScaleReason
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
 
 logger = logging.getLogger(__name__)
@@ -63,18 +61,6 @@ class Subject(NamedTuple):
     uid: str
 
 
-class Notice(NamedTuple):
-    """One thing that a user must know.
-
-    Attributes:
-        reason: a word.
-        note: for people.
-    """
-
-    reason: str
-    note: str
-
-
 class EventWrite(NamedTuple):
     """A request that writes an Event; ``name`` is the Event's."""
 
@@ -88,7 +74,7 @@ class EventWrite(NamedTuple):
 class _Written:
     """The last Event of one reason."""
 
-    notice: Notice
+    notice: Finding
     name: str
     at: float
     count: int = 1
@@ -128,7 +114,7 @@ class EventBook:
         self._numbers = count(1)
 
     def report(
-        self, subject: Subject, notices: Iterable[Notice], now: float, wall: datetime
+        self, subject: Subject, notices: Iterable[Finding], now: float, wall: datetime
     ) -> list[EventWrite]:
         """Return the Events to write for all present notices of a Service.
 
@@ -186,7 +172,7 @@ class EventBook:
         """Return how many Services have Events, or had some within ``REPEAT`` seconds."""
         return len(self._pages)
 
-    def _write(self, page: _Page, notice: Notice, now: float, wall: datetime) -> EventWrite | None:
+    def _write(self, page: _Page, notice: Finding, now: float, wall: datetime) -> EventWrite | None:
         subject = page.subject
         before = page.written.get(notice.reason)
         if before is not None and before.notice == notice and now - before.at < REPEAT:
@@ -210,7 +196,7 @@ class EventBook:
         return EventWrite(request, name, subject, notice.reason)
 
     def _event(
-        self, subject: Subject, notice: Notice, name: str, wall: datetime
+        self, subject: Subject, notice: Finding, name: str, wall: datetime
     ) -> Mapping[str, Any]:
         return {
             "apiVersion": "events.k8s.io/v1",
@@ -227,9 +213,9 @@ class EventBook:
         }
 
 
-def _by_reason(notices: Iterable[Notice]) -> Mapping[str, Notice]:
+def _by_reason(notices: Iterable[Finding]) -> Mapping[str, Finding]:
     """Return one notice for each reason; it has the notes of all with that reason."""
-    found: dict[str, Notice] = {}
+    found: dict[str, Finding] = {}
     for notice in notices:
         known = found.get(notice.reason)
         note = notice.note if known is None else f"{known.note}; {notice.note}"
@@ -255,7 +241,7 @@ class EventsPart(Part):
         instance: the name of this pod.
 
     Attributes:
-        written, failed, dropped: counts of Events.
+        failed: how many requests have failed.
     """
 
     def __init__(self, api: ApiServer, start: Start, instance: str) -> None:
@@ -266,12 +252,12 @@ class EventsPart(Part):
             start, self._carry_out, MOST_REQUESTS
         )
         self._timer: asyncio.TimerHandle | None = None
-        self.written = self.failed = self.dropped = 0
+        self.failed = 0
 
     def carry_out(self, name: ServiceName, decided: Decided, now: float) -> None:
         self.report(Subject(*name, decided.facts.service.uid), _notices(decided))
 
-    def report(self, subject: Subject, notices: Iterable[Notice]) -> None:
+    def report(self, subject: Subject, notices: Iterable[Finding]) -> None:
         """Write what is new about a Service.
 
         Arguments:
@@ -305,18 +291,12 @@ class EventsPart(Part):
                 self._writer.put((write.subject.namespace, write.name), write)
             else:
                 self._book.lost(write, again=True)
-                self.dropped += 1
 
     async def _carry_out(self, _: tuple[str, str], write: EventWrite) -> None:
-        try:
-            response = await self._api.send(*write.request)
-        except ApiUnreachable as error:
-            self._note_failure(write, str(error), again=True)
-            return
+        response = await self._api.send(*write.request)
         if response.is_ok:
-            self.written += 1
             return
-        text = f"{response.status}: {response.message()}"
+        text = response.problem
         if response.meaning is Meaning.FORBIDDEN:
             text = f"{text}; the scaler's ClusterRole must have {_RULE}"
         # An Event that has expired is gone; the next one is new.
@@ -339,20 +319,18 @@ def make(context: PartContext) -> EventsPart:
     return EventsPart(context.api, context.start, context.settings.pod_name)
 
 
-def _notices(decided: Decided) -> Sequence[Notice]:
+def _notices(decided: Decided) -> Sequence[Finding]:
     """Return what a user must know of a Service."""
+    facts = decided.facts
     found = [
-        Notice(each.reason, each.note)
-        for each in decided.facts.findings
+        each
+        for each in (*facts.findings, *facts.warnings)
         # Each Service would have the same Event.
         if each.reason is not ScaleReason.NO_ACTIVATORS
-    ]
-    found += [
-        Notice(word_of(text, ScaleReason.SERVICE_WARNING), text)
-        for text in decided.facts.service.warnings
     ]
     # A finding has its own note on two owners, unless the other one is a Service.
     is_new = decided.reason not in {each.reason for each in found}
     if decided.reason in reasons.LASTING and is_new:
-        found.append(Notice(decided.reason, reasons.text(decided.reason, decided.detail)))
+        note = reasons.text(decided.reason, decided.detail)
+        found.append(Finding(ScaleReason(decided.reason), note))
     return found

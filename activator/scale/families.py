@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from activator.telemetry.families import Family, MetricKind, markdown
@@ -87,11 +86,6 @@ REJECTED: Final = Family(
 
 _ROWS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Family))
 FAMILIES: Final = (*_ROWS, *SAVED)
-
-
-def names() -> Iterable[str]:
-    """Return the names of all metrics of the scaler."""
-    return (family.name for family in FAMILIES)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 from activator.objects.fields import Field, ManifestError, ObjectKey, root
 from activator.plain.annotations import Annotations, Owner, Route
-from activator.plain.workloads import Index
+from activator.plain.workloads import Groups
 from activator.scale.decisions.engine import may_call, woken_with
 from activator.scale.decisions.record import Facts
 from activator.scale.keda import SERVICE_KEY
@@ -74,37 +74,26 @@ class TargetRef(NamedTuple):
     name: str
 
 
-class _Hpa(NamedTuple):
-    """An HPA.
+class _Found(NamedTuple):
+    """An HPA or a ScaledObject.
 
     Attributes:
-        made_by: the ScaledObject whose part it is.
-        measures: metrics that may be about the pods themselves: all but one of a scaler.
-    """
-
-    key: ObjectKey
-    target: TargetRef
-    can_wake: bool
-    made_by: str
-    measures: int
-
-
-class _ScaledObject(NamedTuple):
-    """A ScaledObject.
-
-    Attributes:
-        services: the Services of its triggers of this scaler.
-        pauses: the annotations that pause it, at most one for each reason.
+        measures: metrics or triggers that may be about the pods themselves: not this scaler's.
+        can_wake: whether an HPA can scale to zero and back.
+        made_by: the ScaledObject whose part an HPA is.
+        services: the Services of a ScaledObject's triggers of this scaler.
+        pauses: the annotations that pause a ScaledObject, at most one for each reason.
         polls: seconds between two of KEDA's polls.
-        measures: triggers of other scalers.
     """
 
     key: ObjectKey
     target: TargetRef
-    services: frozenset[str]
-    pauses: tuple[str, ...]
-    polls: float
     measures: int
+    can_wake: bool = False
+    made_by: str = ""
+    services: frozenset[str] = frozenset()
+    pauses: tuple[str, ...] = ()
+    polls: float = 0.0
 
 
 def scaled(target: ScaleTarget) -> TargetRef:
@@ -128,8 +117,7 @@ class WorkloadOwners:
     ) -> None:
         self._changed = changed
         self._missing_rule = missing_rule
-        self._objects: dict[ObjectKey, _Hpa | _ScaledObject] = {}
-        self._by_target: dict[TargetRef, dict[ObjectKey, None]] = {}
+        self._objects = Groups[ObjectKey, _Found, TargetRef]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed object.
@@ -142,40 +130,22 @@ class WorkloadOwners:
             ManifestError: a field is wrong; nothing has changed.
         """
         found = _hpa(key, obj) if key.kind == HPA else _scaled_object(key, obj)
-        before = self._objects.get(key)
-        if found == before:
-            return
-        self._discard(key)
-        self._objects[key] = found
-        self._by_target.setdefault(found.target, {})[key] = None
-        if before is not None and before.target != found.target:
-            self._changed(before.target)
-        self._changed(found.target)
+        for target in self._objects.put(key, found.target, found):
+            self._changed(target)
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted object; an unknown one is no error."""
-        target = self._discard(key)
-        if target is not None:
+        for target in self._objects.remove(key):
             self._changed(target)
 
-    def _discard(self, key: ObjectKey) -> TargetRef | None:
-        found = self._objects.pop(key, None)
-        if found is None:
-            return None
-        keys = self._by_target[found.target]
-        del keys[key]
-        if not keys:
-            del self._by_target[found.target]
-        return found.target
-
-    def _of(self, target: ScaleTarget) -> tuple[Sequence[_Hpa], Sequence[_ScaledObject]]:
+    def _of(self, target: ScaleTarget) -> tuple[Sequence[_Found], Sequence[_Found]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
-        if (known := self._by_target.get(scaled(target))) is None:
+        if not (known := self._objects.of(scaled(target))):
             return (), ()
-        every = [self._objects[key] for key in sorted(known)]
-        objects = [each for each in every if isinstance(each, _ScaledObject)]
+        every = [each for _, each in sorted(known)]
+        objects = [each for each in every if each.key.kind == SCALED_OBJECT]
         names = {each.key.name for each in objects}
-        hpas = [each for each in every if isinstance(each, _Hpa) and each.made_by not in names]
+        hpas = [each for each in every if each.key.kind == HPA and each.made_by not in names]
         return hpas, objects
 
     def other_owner(self, owner: Owner, target: ScaleTarget) -> str:
@@ -188,12 +158,12 @@ class WorkloadOwners:
             As in ``HorizontalPodAutoscaler hello``. With owner ``none`` any component may scale.
         """
         hpas, objects = self._of(target)
-        others: list[_Hpa | _ScaledObject] = []
-        if owner is not Owner.NONE:
-            others += objects[owner is Owner.KEDA :]
-            # One that KEDA made is KEDA's, also before its ScaledObject is read.
-            rest = hpas[owner is Owner.HPA :]
-            others += [each for each in rest if owner is not Owner.KEDA or not each.made_by]
+        if owner is Owner.NONE:
+            return ""
+        # One that KEDA made is KEDA's, also before its ScaledObject is read.
+        rest = hpas[owner is Owner.HPA :]
+        others = [each for each in rest if owner is not Owner.KEDA or not each.made_by]
+        others = [*objects[owner is Owner.KEDA :], *others]
         return ", ".join(f"{each.key.kind} {each.key.name}" for each in others)
 
     def lease(self, owner: Owner, target: ScaleTarget) -> float:
@@ -225,7 +195,7 @@ class WorkloadOwners:
         elif owner is Owner.HPA:
             found += _about_hpa(hpas, target)
         if bypass and owner in _KINDS:
-            mine: Sequence[_Hpa | _ScaledObject] = objects if owner is Owner.KEDA else hpas
+            mine = objects if owner is Owner.KEDA else hpas
             found += [_load_unseen(each, bypass) for each in mine[:1] if not each.measures]
         return found
 
@@ -245,8 +215,8 @@ def _unreadable(owner: Owner, kind: str, rule: str) -> str:
     return f"owner is {owner.value}, and {kind}s cannot be read; the scaler's role lacks {rule}"
 
 
-def _load_unseen(found: _Hpa | _ScaledObject, route: Route) -> Finding:
-    kind = "metric" if isinstance(found, _Hpa) else "trigger"
+def _load_unseen(found: _Found, route: Route) -> Finding:
+    kind = "metric" if found.key.kind == HPA else "trigger"
     note = (
         f"with route {route.value}, requests to ready pods bypass the activators, so their load "
         f"asks for no second replica; add a {kind} of the pods' own load to {found.key.kind} "
@@ -257,7 +227,7 @@ def _load_unseen(found: _Hpa | _ScaledObject, route: Route) -> Finding:
 
 
 def _about_keda(
-    objects: Sequence[_ScaledObject], hpas: Sequence[_Hpa], target: ScaleTarget, service: str
+    objects: Sequence[_Found], hpas: Sequence[_Found], target: ScaleTarget, service: str
 ) -> Sequence[Finding]:
     if not objects:
         note = f"owner is keda, and no ScaledObject targets {target.resource.kind} {target.name}"
@@ -281,7 +251,7 @@ def _about_keda(
     return found
 
 
-def _about_hpa(hpas: Sequence[_Hpa], target: ScaleTarget) -> Sequence[Finding]:
+def _about_hpa(hpas: Sequence[_Found], target: ScaleTarget) -> Sequence[Finding]:
     if not hpas:
         note = f"owner is hpa, and no {HPA} targets {target.resource.kind} {target.name}"
         return [Finding(ScaleReason.HPA_MISSING, note)]
@@ -297,7 +267,7 @@ def _about_hpa(hpas: Sequence[_Hpa], target: ScaleTarget) -> Sequence[Finding]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _hpa(key: ObjectKey, obj: object) -> _Hpa:
+def _hpa(key: ObjectKey, obj: object) -> _Found:
     hpa = root(obj, HPA)
     spec = hpa["spec"]
     least = spec["minReplicas"].whole(minimum=0, maximum=2**31 - 1, default=1)
@@ -310,26 +280,26 @@ def _hpa(key: ObjectKey, obj: object) -> _Hpa:
     target = _ref(key.namespace, spec["scaleTargetRef"])
     can_wake = least == 0 and any(kind in _WITHOUT_PODS for kind in kinds)
     own = int("External" in kinds)
-    return _Hpa(key, target, can_wake, next(makers, ""), len(kinds) - own)
+    return _Found(key, target, len(kinds) - own, can_wake, next(makers, ""))
 
 
-def _scaled_object(key: ObjectKey, obj: object) -> _ScaledObject:
+def _scaled_object(key: ObjectKey, obj: object) -> _Found:
     scaled_object = root(obj, SCALED_OBJECT)
     annotations = scaled_object["metadata"]["annotations"]
     pauses = {
         _PAUSES[name].reason: name for name in reversed(_PAUSES) if _is_set(annotations, name)
     }
     spec = scaled_object["spec"]
-    services = frozenset(
-        trigger["metadata"][SERVICE_KEY].text()
-        for trigger in spec["triggers"].items()
-        if trigger["type"].text() in _PUSH
+    triggers = list(spec["triggers"].items())
+    own = [each for each in triggers if each["type"].text() in _PUSH]
+    return _Found(
+        key,
+        _ref(key.namespace, spec["scaleTargetRef"]),
+        len(triggers) - len(own),
+        services=frozenset(each["metadata"][SERVICE_KEY].text() for each in own),
+        pauses=tuple(pauses.values()),
+        polls=float(spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)),
     )
-    kinds = [trigger["type"].text() for trigger in spec["triggers"].items()]
-    measures = sum(kind not in _PUSH for kind in kinds)
-    target = _ref(key.namespace, spec["scaleTargetRef"])
-    polls = spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)
-    return _ScaledObject(key, target, services, tuple(pauses.values()), float(polls), measures)
 
 
 def _is_set(annotations: Field, name: str) -> bool:
@@ -452,8 +422,7 @@ class OwnersPart(Part):
 
     def __init__(self, context: PartContext) -> None:
         self._context = context
-        self._targets: dict[ServiceName, TargetRef] = {}
-        self._names = Index[TargetRef, ServiceName]()
+        self._names = Groups[ServiceName, None, TargetRef]()
         self._owners = WorkloadOwners(self._decide_again, context.missing_rule)
         self._flapping = Flapping(self._is_active, context.clock, self._decide_again)
         self.views = {
@@ -464,24 +433,17 @@ class OwnersPart(Part):
         }
 
     def leave(self, name: ServiceName, now: float) -> None:
-        ref = self._targets.pop(name, None)
-        if ref is not None:
-            self._names.discard(ref, name)
+        self._names.remove(name)
 
     def stop(self, now: float) -> None:
-        self._targets.clear()
-        self._names = Index[TargetRef, ServiceName]()
+        self._names = Groups[ServiceName, None, TargetRef]()
 
     def complete(self, name: ServiceName, facts: Facts) -> Facts:
         target = facts.target
-        ref = scaled(target) if target is not None else None
-        if self._targets.get(name) != ref:
-            self.leave(name, 0.0)
-            if ref is not None:
-                self._targets[name] = ref
-                self._names.add(ref, name)
         if target is None:
+            self._names.remove(name)
             return facts
+        self._names.put(name, scaled(target), None)
         owner = facts.service.asks.owner
         return facts._replace(
             findings=facts.findings + tuple(self._about(name, facts)),
@@ -521,9 +483,9 @@ class OwnersPart(Part):
 
     def _decide_again(self, target: TargetRef) -> None:
         """Decide again about the Services of a workload."""
-        self._context.changed(list(self._names.get(target)))
+        self._context.changed([name for name, _ in self._names.of(target)])
 
     def _is_active(self, target: TargetRef) -> bool:
-        records = (self._context.record(name) for name in self._names.get(target))
+        records = (self._context.record(name) for name, _ in self._names.of(target))
         plans = (record.plan for record in records if record is not None)
         return any(plan is not None and plan.active for plan in plans)

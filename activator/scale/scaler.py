@@ -23,7 +23,7 @@ from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.asleep import AsleepPart
 from activator.scale.cluster.watch import ClusterObjects, ClusterWatch, of_dialect
-from activator.scale.decisions.engine import TICK, Engine, Pending
+from activator.scale.decisions.engine import TICK, Engine
 from activator.scale.election import Alone, Candidate, LeasePlace
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
@@ -95,7 +95,6 @@ class ScalerProcess:
         self.clock = loop.time
         self._tasks = Tasks()
         self._running = AsyncExitStack()
-        self._pending = Pending()
         self._server = ApiServer(settings.kubeconfig or None, timings, environ)
         lease_timings = replace(timings, request=LEASE_REQUEST)
         self._lease_server = ApiServer(settings.kubeconfig or None, lease_timings, environ)
@@ -110,7 +109,9 @@ class ScalerProcess:
         else:
             parts = [each for each in parts if each is KedaPart]
         api = self._server
-        services = self.services = EnabledServices(self._pending.add, wakes_all=wakes_all)
+        services = self.services = EnabledServices(
+            lambda name: self.engine.later([name]), wakes_all=wakes_all
+        )
         self.loads = Loads(services.__contains__)
         context = PartContext(
             settings=settings,
@@ -121,7 +122,7 @@ class ScalerProcess:
             start=self._tasks.start,
             clock=self.clock,
             is_leader=lambda: self.candidate.leads,
-            changed=self._pending.update,
+            changed=lambda names: self.engine.later(names),
             missing_rule=lambda kind: self.watch.missing_rule(kind),
         )
         self.parts = [part for make in parts if (part := make(context)) is not None]
@@ -135,7 +136,7 @@ class ScalerProcess:
         rights = Rights(
             api,
             self._tasks.start,
-            lambda namespace: self._pending.update(self.engine.names(namespace)),
+            lambda namespace: self.engine.later(self.engine.names(namespace)),
         )
         self.engine = Engine(
             services,
@@ -147,7 +148,6 @@ class ScalerProcess:
             is_stale=self.watch.is_stale,
             waker_hosts=settings.waker_hosts,
         )
-        self._pending.decide = self.engine.changed
         self.stats = StatServer(
             *(self.loads, self.clock, lambda: self.candidate.leads, self._on_busy),
             settings.stat_token_file,
@@ -230,7 +230,6 @@ class ScalerProcess:
     def _on_lead(self, leads: bool) -> None:
         """Begin to decide when this process leads and knows all objects, or stop."""
         if leads and self.watch.synced:
-            self._pending.clear()
             self._tasks.start(self._start())
         elif not leads:
             self.engine.stop(self.clock())

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
-from activator.discovery.api_server import ApiUnreachable
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import PREFIX, Cpu
 from activator.scale.cluster.api import KeyedWriter
@@ -69,7 +68,7 @@ class StartupPart(Part):
             try:
                 async with self._room:
                     starts = await self._adjust(start, is_over=is_over)
-            except (WakerFailed, ApiUnreachable, ManifestError) as error:
+            except (WakerFailed, ManifestError) as error:
                 pause, detail = LAST, str(error)
             if self._failed.get(name, "") != detail:
                 self._failed[name] = detail
@@ -85,7 +84,7 @@ class StartupPart(Part):
             is_over: whether the annotation has changed, so that no pod may keep the CPU.
 
         Raises:
-            WakerFailed, ApiUnreachable, ManifestError: some pods may still have other CPU.
+            WakerFailed, ManifestError: some pods may still have other CPU.
         """
         scale, pods = await read_workload(self._context.api, start.target)
         for pod in pods:
@@ -94,7 +93,7 @@ class StartupPart(Part):
             if pod.now != wanted and pod.now in (pod.full, raised):
                 response = await resize(self._context.api, start.target, pod, wanted)
                 if not response.is_ok and response.status not in (404, 409):
-                    why = f"Pod {pod.name}: {response.status}: {response.message()}"
+                    why = f"Pod {pod.name}: {response.problem}"
                     raise WakerFailed(ScaleReason.CANNOT_RESIZE, why)
         return not is_over and sum(pod.is_ready for pod in pods) < max(scale.replicas, len(pods))
 

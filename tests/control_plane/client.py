@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
-from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
+from activator.discovery.api_server import ApiResponse, ApiServer, no_response
 from activator.discovery.wire import ConnectionLostError
 from activator.lab.control_plane.api import PlaneResponse
 from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
@@ -33,7 +33,7 @@ class InProcessClient(ApiServer):
                 PlaneRequest(method, path, body, content_type, self._agent)
             )
         except ConnectionError as error:
-            raise ApiUnreachable(str(error)) from None
+            return no_response(str(error))
         assert isinstance(response, PlaneResponse), "a watch: use get"
         return ApiResponse(response.status, response.body)
 

@@ -17,7 +17,8 @@ from activator.discovery.backoff import Timings
 from activator.discovery.wire import ServerResponseError, WatchedResource, pages
 from activator.scale import election
 from activator.scale.election import Election
-from activator.scale.events import EventBook, Notice, Subject
+from activator.scale.events import EventBook, Subject
+from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.takeover import slices
 from activator.scale.takeover.slices import stored
 from activator.scale.wakers.scale import Scale
@@ -236,7 +237,7 @@ async def _take_over(talk: Talk) -> None:
 
 async def _report(talk: Talk) -> None:
     book, scaler = EventBook("scale-1"), talk.scaler
-    subject, notices = Subject("shop", "web", "uid"), [Notice("scale-forbidden", "n")]
+    subject, notices = Subject("shop", "web", "uid"), [Finding(ScaleReason.SCALE_FORBIDDEN, "n")]
     (write,) = book.report(subject, notices, 0.0, NOW)
     await scaler.send(*write.request)
     (again,) = book.repeats(1e6, NOW)

@@ -159,8 +159,7 @@ def _reason(record: Record) -> str:
 
 
 def _phase(record: Record) -> str:
-    plan = record.decided.plan if record.decided is not None else None
-    return "" if plan is None else plan.phase.value
+    return "" if record.plan is None else record.plan.phase.value
 
 
 #: The order of phases after the Services with a problem.

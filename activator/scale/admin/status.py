@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 from activator import __version__
 from activator.kpa.decision import Why
 from activator.objects.fields import ObjectKey
-from activator.plain.service import word_of
 from activator.records.counters import Histogram
 from activator.scale import families as f
 from activator.scale import reasons
@@ -141,7 +140,7 @@ class ScalerStatus:
 
     def _service(self, name: ServiceName, record: Record, now: float) -> JsonObject:
         decided, facts = record.decided, record.facts
-        asks, plan = facts.service.asks, decided.plan if decided else None
+        asks, plan = facts.service.asks, record.plan
         why = plan.why if plan else None
         reason = decided.reason if decided else ScaleReason.REPLICAS_UNKNOWN
         detail = reasons.text(reason, decided.detail if decided else "") if reason else None
@@ -149,10 +148,6 @@ class ScalerStatus:
         target, parts = facts.target, self._scaler.parts
         findings = [each for part in parts for each in part.findings(name)]
         words = (reason, *(each.reason.value for each in findings))
-        warned = [
-            (word_of(each, ScaleReason.SERVICE_WARNING), each) for each in facts.service.warnings
-        ]
-        found = [*warned, *((each.reason.value, each.note) for each in findings)]
         return {
             "namespace": name.namespace,
             "name": name.name,
@@ -172,7 +167,7 @@ class ScalerStatus:
             "load": _load(name, self._scaler.loads, now),
             "lastChange": _change(record),
             "savings": self._savings(record, now),
-            "findings": [{"reason": word, "note": note} for word, note in found],
+            "findings": [each._asdict() for each in (*facts.warnings, *findings)],
         }
 
     def _savings(self, record: Record, now: float) -> JsonObject:
@@ -306,9 +301,8 @@ def _problems(record: Record) -> Iterator[str]:
     """Yield the word of each problem of a Service."""
     if record.decided is not None and record.decided.reason:
         yield record.decided.reason
-    yield from (finding.reason.value for finding in record.facts.findings)
-    for text in record.facts.service.warnings:
-        yield word_of(text, ScaleReason.SERVICE_WARNING)
+    found = (*record.facts.findings, *record.facts.warnings)
+    yield from (each.reason.value for each in found)
 
 
 def _each(values: Mapping[str, float]) -> _Values:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVarTuple, final
+from typing import TYPE_CHECKING, Final, TypeVarTuple
 
 from activator.discovery.api_server import ApiServer
 from activator.plain.annotations import Annotations
@@ -75,99 +75,64 @@ class _Phase(Enum):
     DECIDING = "deciding"
 
 
-@final
-class Sharing:
-    """Knows which Services share a workload: they add their loads, and the oldest of them decides.
+def observe(
+    name: ServiceName,
+    record: Record,
+    loads: Loads,
+    parts: Iterable[Part],
+    now: float,
+    frozen: ScaleReason | None,
+) -> Observed:
+    """Return what the plan of a Service needs; the loads of one workload are added.
 
     Arguments:
-        records: the Services.
+        record: of a Service that has a workload, and its replicas are known.
         loads: the reports of the activators.
         parts: know the other components.
+        now: seconds, on the clock of the loads.
+        frozen: why no replicas of any workload may be removed.
     """
+    facts, workload = record.facts, record.workload
+    assert facts.target is not None
+    assert facts.replicas is not None
+    is_own = len(workload.records) == 1
+    load = loads.measured(name, now) if is_own else _sum(loads, workload.records, now)
+    slice_since = None
+    if facts.service.asks.route in WITH_SLICES:
+        every = (part.slice_since(name, now) for part in parts)
+        slice_since = next((since for since in every if since is not None), None)
+    seen = Observed(
+        *load[:4],
+        frozen=frozen,
+        replicas=facts.replicas,
+        ready=facts.listed,
+        other_owner=facts.other_owner,
+        slice_since=slice_since,
+        lease=facts.lease,
+        rate=load.rate,
+        panic_rate=load.panic_rate,
+    )
+    if is_own and facts.target.waker is SCALE and not facts.findings:
+        return seen  # as nearly all Services
+    eldest = workload.eldest
+    older = f"Service {'/'.join(eldest)}" if eldest != name else facts.other_owner
+    other_waker = workload.other_waker(facts.target)
+    return seen._replace(
+        ready=facts.ready,
+        other_owner=other_waker or older,
+        decides=eldest == name,
+        paused=facts.is_paused,
+        marks=facts.marks,
+        is_marked=facts.marks and workload.is_marked,
+        wakers_differ=bool(other_waker),
+    )
 
-    def __init__(
-        self, records: Mapping[ServiceName, Record], loads: Loads, parts: Sequence[Part]
-    ) -> None:
-        self._records = records
-        self._loads = loads
-        self._parts = parts
-        self._workloads: dict[ScaleTarget, Workload] = {}
 
-    def of(self, target: ScaleTarget) -> Workload | None:
-        """Return a workload; None if no Service has it."""
-        return self._workloads.get(_shared(target))
-
-    def move(
-        self, name: ServiceName, before: ScaleTarget | None, after: ScaleTarget | None
-    ) -> None:
-        """Record that a Service leaves one workload for another; None for no workload."""
-        if before == after:
-            return
-        record = self._records[name]
-        if before is not None:
-            workload = record.workload
-            del workload.records[name]
-            if not workload.records:
-                del self._workloads[_shared(before)]
-            record.workload = Workload(workload.change)
-        if after is not None:
-            record.workload = self._workloads.setdefault(_shared(after), record.workload)
-            record.workload.records[name] = record
-
-    def clear(self) -> None:
-        """Remove all Services."""
-        self._workloads.clear()
-
-    def observe(self, name: ServiceName, now: float, frozen: ScaleReason | None) -> Observed:
-        """Return what the plan of a Service needs; the loads of one workload are added.
-
-        Arguments:
-            name: a Service that has a workload, and its replicas are known.
-            now: seconds, on the clock of the loads.
-            frozen: why no replicas of any workload may be removed.
-        """
-        record = self._records[name]
-        facts, workload = record.facts, record.workload
-        assert facts.target is not None
-        assert facts.replicas is not None
-        records = workload.records
-        is_own = len(records) == 1
-        load = self._loads.measured(name, now) if is_own else self._sum(records, now)
-        slice_since = None
-        if facts.service.asks.route in WITH_SLICES:
-            every = (part.slice_since(name, now) for part in self._parts)
-            slice_since = next((since for since in every if since is not None), None)
-        seen = Observed(
-            *load[:4],
-            frozen=frozen,
-            replicas=facts.replicas,
-            ready=facts.listed,
-            other_owner=facts.other_owner,
-            slice_since=slice_since,
-            lease=facts.lease,
-            rate=load.rate,
-            panic_rate=load.panic_rate,
-        )
-        if is_own and facts.target.waker is SCALE and not facts.findings:
-            return seen  # as nearly all Services
-        eldest = workload.eldest
-        older = f"Service {'/'.join(eldest)}" if eldest != name else facts.other_owner
-        other_waker = workload.other_waker(facts.target)
-        return seen._replace(
-            ready=facts.ready,
-            other_owner=other_waker or older,
-            decides=eldest == name,
-            paused=facts.is_paused,
-            marks=facts.marks,
-            is_marked=facts.marks and workload.is_marked,
-            wakers_differ=bool(other_waker),
-        )
-
-    def _sum(self, names: Iterable[ServiceName], now: float) -> Measure:
-        """Return the load of all Services of a workload."""
-        rows = [self._loads.measured(each, now) for each in names]
-        current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
-        return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
+def _sum(loads: Loads, names: Iterable[ServiceName], now: float) -> Measure:
+    """Return the load of all Services of a workload."""
+    rows = [loads.measured(each, now) for each in names]
+    current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
+    return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
 
 
 def _reconsider(workload: Workload) -> None:
@@ -180,44 +145,6 @@ def _reconsider(workload: Workload) -> None:
 def _shared(target: ScaleTarget) -> ScaleTarget:
     """Return a workload whatever its waker is: it has one owner."""
     return target if target.waker is SCALE else target._replace(waker=SCALE)
-
-
-@final
-class Pending:
-    """The changed Services: one event may change several objects of a Service.
-
-    Attributes:
-        decide: decides about Services.
-    """
-
-    def __init__(
-        self, decide: Callable[[Iterable[ServiceName]], None] = lambda names: None
-    ) -> None:
-        self.decide = decide
-        self._names: dict[ServiceName, None] = {}
-
-    def add(self, name: ServiceName) -> None:
-        """Decide about a Service at the end of this turn, or of one of the next turns."""
-        if not self._names:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._names[name] = None
-
-    def update(self, names: Iterable[ServiceName]) -> None:
-        """Decide about Services at the end of this turn; the rest at the end of the next turns."""
-        for name in names:
-            self.add(name)
-
-    def clear(self) -> None:
-        """Decide about none of them: all Services are decided now."""
-        self._names.clear()
-
-    def _flush(self) -> None:
-        names = list(islice(self._names, MOST))
-        for name in names:
-            del self._names[name]
-        if self._names:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self.decide(names)
 
 
 def time_of_day() -> datetime:
@@ -276,8 +203,11 @@ class Engine:
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
         self._records: dict[ServiceName, Record] = {}
-        self._sharing = Sharing(self._records, loads, parts)
+        # The oldest Service of a workload decides about it.
+        self._workloads: dict[ScaleTarget, Workload] = {}
         self._phase = _Phase.STOPPED
+        # Changed Services: one event may change several objects of a Service.
+        self._changed: dict[ServiceName, None] = {}
         # Since when this process leads.
         self._since = NEVER
         self._next_tick = 0.0
@@ -295,6 +225,7 @@ class Engine:
             now: seconds, on the engine's clock.
         """
         self._phase, self._since, self._next_tick = _Phase.STARTING, now, now + TICK
+        self._changed.clear()  # all Services are decided now
         for number, name in enumerate(list(self._services), 1):
             self._try(name, self._renew, name, now)
             if number % STEP == 0:
@@ -319,7 +250,7 @@ class Engine:
         self._phase, self._since = _Phase.STOPPED, NEVER
         self._actuator.clear()
         self._records.clear()
-        self._sharing.clear()
+        self._workloads.clear()
         for part in self._parts:
             part.stop(now)
 
@@ -381,6 +312,20 @@ class Engine:
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
 
+    def later(self, names: Iterable[ServiceName]) -> None:
+        """Decide about changed Services at the end of this turn; the rest in the next turns."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._decide_changed)
+        self._changed.update(dict.fromkeys(names))
+
+    def _decide_changed(self) -> None:
+        names = list(islice(self._changed, MOST))
+        for name in names:
+            del self._changed[name]
+        if self._changed:
+            asyncio.get_running_loop().call_soon(self._decide_changed)
+        self.changed(names)
+
     def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
         if self._phase is _Phase.STOPPED:
@@ -417,36 +362,37 @@ class Engine:
         facts = read_facts(joined, self._rights)
         for part in self._parts:
             facts = part.complete(name, facts)
-        before = None
         if record is None:
             record = self._records[name] = Record(facts, Planner(now, facts.ready))
-        else:
-            before = record.facts.target
-        self._share(name, record, before, facts.target)
+        self._share(name, record, facts.target)
         record.renew(facts, now)
 
     def _remove(self, name: ServiceName, now: float) -> None:
         record = self._records.get(name)
         if record is None:
             return
-        self._share(name, record, record.facts.target, None)
+        self._share(name, record, None)
         del self._records[name]
         self._loads.remove(name)
         for part in self._parts:
             part.leave(name, now)
 
-    def _share(
-        self,
-        name: ServiceName,
-        record: Record,
-        before: ScaleTarget | None,
-        after: ScaleTarget | None,
-    ) -> None:
-        """Record which Services have a workload in common; a change of one concerns all."""
+    def _share(self, name: ServiceName, record: Record, target: ScaleTarget | None) -> None:
+        """Record the workload of a Service, None for none; a change concerns all that share it."""
+        workload = record.workload
+        _reconsider(workload)
+        before = record.facts.target if workload.records else None
+        if before == target:
+            return
+        if before is not None:
+            del workload.records[name]
+            if not workload.records:
+                del self._workloads[_shared(before)]
+            record.workload = Workload(workload.change)
+        if target is not None:
+            record.workload = self._workloads.setdefault(_shared(target), record.workload)
+            record.workload.records[name] = record
         _reconsider(record.workload)
-        if before != after:
-            self._sharing.move(name, before, after)
-            _reconsider(record.workload)
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -489,7 +435,7 @@ class Engine:
             if record.begins_look(now):
                 self._actuator.read(facts.target, None)
             return None
-        seen = self._sharing.observe(name, now, frozen)
+        seen = observe(name, record, self._loads, self._parts, now, frozen)
         wishes = facts.service.asks
         if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
             seen = record.with_wishes(seen, now, time_of_day())
@@ -518,9 +464,8 @@ class Engine:
             if not facts.replicas and record.cold_since is None:
                 record.cold_since = now
                 record.sleep.waited += seen.waiting
-            record.workload.why = plan.why
             record.sleeping = facts.target.waker.marks and not plan.replicas
-            self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas))
+            self._actuator.put(facts.target, Wish(facts.replicas, plan.replicas, plan.why))
         if seen.wakers_differ and plan.replicas is None:
             plan = plan._replace(hold=ScaleReason.TWO_OWNERS)
         if seen.marks and record.workload.is_closing:
@@ -545,7 +490,7 @@ class Engine:
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
-        now, workload = self._clock(), self._sharing.of(target)
+        now, workload = self._clock(), self._workloads.get(_shared(target))
         self.counters.failed(result)
         if workload is None:
             return
@@ -570,7 +515,6 @@ class Engine:
                 is_unwanted = record.planner.wanted == 0 and not self._frozen(now)
                 if replicas and is_unwanted and now >= idle_at:
                     record.sleeping = True
-                    record.workload.why = None  # that of the last plan
                     self._actuator.put(target, Wish(replicas, 0))
                 replicas = 0
         ends = slept and not record.sleeping

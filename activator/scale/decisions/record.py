@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -95,16 +95,18 @@ class Facts(NamedTuple):
         return any(each.reason is paused for each in self.findings)
 
     @property
+    def warnings(self) -> Sequence[Finding]:
+        """What a user must know of the Service's own fields."""
+        general = ScaleReason.SERVICE_WARNING
+        warnings = self.service.warnings
+        return [Finding(ScaleReason(services.word_of(each, general)), each) for each in warnings]
+
+    @property
     def is_settled(self) -> bool:
         """Whether they stay as they are until an object changes."""
         asks = self.service.asks
         has_problem = self.reason or self.findings
         return not (has_problem or asks.wake_with) and asks.route is Route.SHARED
-
-    @property
-    def shown(self) -> tuple[object, ...]:
-        """The facts that the parts get with a decision: one that changes another is not new."""
-        return self.service, self.target, self.replicas, self.ready, self.findings
 
 
 class Decided(NamedTuple):
@@ -120,6 +122,13 @@ class Decided(NamedTuple):
     plan: Plan | None
     reason: str = ""
     detail: str = ""
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """What the parts get, beside the plan: a decision that changes no more is not new."""
+        facts = self.facts
+        found = facts.service, facts.target, facts.replicas, facts.ready, facts.findings
+        return *found, self.reason, self.detail
 
 
 class ReplicaChange(NamedTuple):
@@ -237,12 +246,10 @@ class Workload:
 
     Attributes:
         change: the last change of replicas; None before the first.
-        why: the rule behind the request for replicas that is under way; None without one.
         records: the Services.
     """
 
     change: ReplicaChange | None = None
-    why: Why | None = None
     records: dict[ServiceName, Record] = field(default_factory=dict)
 
     @property
@@ -440,16 +447,9 @@ class Record:
         if is_same and is_known and self.failed is None:
             return None
         self.reconsiders = False
-        decided = Decided(facts, plan, *self._reason(plan))
-        if (
-            before is not None
-            and is_same
-            and (before.reason, before.detail) == (decided.reason, decided.detail)
-            and before.facts.shown == facts.shown
-        ):
-            self.decided = before._replace(facts=facts)
+        decided = self.decided = Decided(facts, plan, *self._reason(plan))
+        if before is not None and is_same and before.shown == decided.shown:
             return None
-        self.decided = decided
         _log_reason(name, before, decided)
         return decided
 
@@ -519,10 +519,9 @@ class EngineCounters:
         assert target is not None
         assert before is not None
         assert after is not None
-        # An event may show the change, and end its rule, before the API server responds.
-        why = workload.why or (record.plan.why if record.plan is not None else None)
+        why = result.why or (record.plan.why if record.plan is not None else None)
         word = why.value if why is not None else "unknown"
-        workload.change, workload.why = ReplicaChange(wall, before, after, word), None
+        workload.change = ReplicaChange(wall, before, after, word)
         waits = [each.cold_since for each in workload.records.values()]
         if begins := [since for since in waits if since is not None]:
             self.cold_starts.observe(now - min(begins))

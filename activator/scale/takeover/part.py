@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, final
 
-from activator.discovery.api_server import ApiResponse, ApiUnreachable, Meaning
+from activator.discovery.api_server import ApiResponse, Meaning
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Route
 from activator.scale.cluster.api import KeyedWriter
@@ -58,8 +58,8 @@ class TakeoverPart(Part):
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted EndpointSlice; an unknown one is no error."""
         self._note_pods(self._pods.remove(key))
-        obj = {"metadata": {"namespace": key.namespace, "name": key.name}}
-        self._note(self.takeovers.deleted(obj, self._context.clock()))
+        deleted = SliceKey(key.namespace, key.name)
+        self._note(self.takeovers.deleted(deleted, self._context.clock()))
 
     def _note_pods(self, services: Iterable[ObjectKey]) -> None:
         for key in services:
@@ -139,14 +139,12 @@ class TakeoverPart(Part):
             self._timer = None
 
     async def _send(self, key: SliceKey, write: Write) -> None:
-        response, message = ApiResponse(0, b""), ""
+        response = ApiResponse(0, b"")
         try:
             response = await self._context.api.send(*write.request)
-            message = "" if response.is_ok else response.message()
-        except ApiUnreachable as error:
-            message = str(error)
         finally:
             # Also when the task is cancelled: the slice must not count as being written.
+            message = "" if response.is_ok else response.message()
             name = self.takeovers.done(
                 write, response.status, response.decoded(), message, self._context.clock()
             )

@@ -16,7 +16,7 @@ from activator.objects.fields import Field, ObjectKey, ip_of, root
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of
-from activator.plain.workloads import Index
+from activator.plain.workloads import Groups
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.takeover.slices import (
     MOST_ENDPOINTS,
@@ -36,7 +36,6 @@ _PARTS: Final = ("addressType", "ports", "endpoints")
 class Kept(NamedTuple):
     """One slice; ``packed`` has the type of its addresses, its ports and its endpoints."""
 
-    service: ObjectKey
     manager: str
     uid: str
     packed: bytes
@@ -47,10 +46,9 @@ class Pods:
     """The endpoints of all Services, without the slices of the scaler."""
 
     def __init__(self) -> None:
-        self._slices: dict[ObjectKey, Kept] = {}
-        self._of = Index[ObjectKey, ObjectKey]()
+        self._slices = Groups[ObjectKey, Kept, ObjectKey]()
 
-    def put(self, key: ObjectKey, obj: Any) -> Set[ObjectKey]:
+    def put(self, key: ObjectKey, obj: Any) -> Iterable[ObjectKey]:
         """Record an EndpointSlice that was added or changed; return the Services concerned.
 
         Arguments:
@@ -61,35 +59,30 @@ class Pods:
         """
         metadata = root(obj, "EndpointSlice")["metadata"]
         service, manager = (metadata["labels"].at(each).text() for each in _LABELS)
-        before = self.remove(key)
         if not service or manager == OURS:
-            return before
+            return self._slices.remove(key)
         name = ObjectKey("Service", key.namespace, intern(service))
         content = json.dumps({part: obj.get(part) for part in _PARTS})
         packed = zlib.compress(content.encode(), 1)
-        self._slices[key] = Kept(name, intern(manager), metadata["uid"].text(), packed)
-        self._of.add(name, key)
-        return {*before, name}
+        kept = Kept(intern(manager), metadata["uid"].text(), packed)
+        return self._slices.put(key, name, kept)
 
-    def remove(self, key: ObjectKey) -> Set[ObjectKey]:
+    def remove(self, key: ObjectKey) -> Iterable[ObjectKey]:
         """Record a deleted EndpointSlice; return the Services concerned."""
-        kept = self._slices.pop(key, None)
-        if kept is None:
-            return set()
-        self._of.discard(kept.service, key)
-        return {kept.service}
+        return self._slices.remove(key)
 
     def of(self, service: ObjectKey) -> Sequence[Field]:
         """Return the slices of a Service, without their metadata."""
-        packed = (self._slices[key].packed for key in sorted(self._of.get(service)))
-        return [root(json.loads(zlib.decompress(each)), "EndpointSlice") for each in packed]
+        every = (kept.packed for _, kept in sorted(self._slices.of(service)))
+        return [root(json.loads(zlib.decompress(each)), "EndpointSlice") for each in every]
 
     def of_controllers(self, service: ObjectKey) -> Mapping[SliceKey, Kept]:
         """Return the slices of a Service that controllers of Kubernetes wrote."""
-        known = {
-            SliceKey(key.namespace, key.name): self._slices[key] for key in self._of.get(service)
+        return {
+            SliceKey(key.namespace, key.name): kept
+            for key, kept in self._slices.of(service)
+            if kept.manager in _CONTROLLERS
         }
-        return {key: kept for key, kept in known.items() if kept.manager in _CONTROLLERS}
 
     def listing(self, service: ObjectKey, family: SliceFamily, port: str) -> Listing | None:
         """Return the pods of a Service for the slice of its front.

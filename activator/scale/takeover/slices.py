@@ -21,6 +21,7 @@ from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, PORT_ANNOTATION, SERVICE_LABEL, port_of
 from activator.scale.reasons import Finding, ScaleReason
 from activator.scale.reports.load import ServiceName
+from activator.scale.wakers.waker import Rule
 
 #: Proxies ignore a slice with this label.
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
@@ -45,14 +46,9 @@ DOUBT: Final = 60.0
 CONTESTED_PAUSES: Final = ((15, 10.0), (10, 3.0), (MOST_EDITS, 0.8))
 _MOST_KEPT: Final = CONTESTED_PAUSES[0][0]
 
-_RULE: Final = (
-    '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], '
-    'verbs: ["create", "patch", "delete"]}'
-)
-_ENDPOINTS_RULE: Final = '{apiGroups: [""], resources: ["endpoints"], verbs: ["delete"]}'
-_RESTRICTED: Final = (
-    '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices/restricted"], verbs: ["create"]}'
-)
+_RULE: Final = Rule("discovery.k8s.io", "endpointslices", ("create", "patch", "delete"))
+_ENDPOINTS_RULE: Final = Rule("", "endpoints", ("delete",))
+_RESTRICTED: Final = Rule("discovery.k8s.io", "endpointslices/restricted", ("create",))
 #: What the absence of the slice means, by the method of the request.
 _IF_ABSENT: Final = {"DELETE": Meaning.DONE, "PATCH": Meaning.CONFLICT}
 
@@ -290,9 +286,10 @@ def failure(found: Meaning, status: int, message: str) -> Finding | None:
     if "restricted" in message or "is not allowed" in message:
         return Finding(
             ScaleReason.SLICE_FORBIDDEN,
-            f"{said}; OpenShift also requires this rule in the scaler's ClusterRole: {_RESTRICTED}",
+            f"{said}; OpenShift also requires this rule in the scaler's ClusterRole: "
+            f"{_RESTRICTED.lacking()}",
         )
-    rule = _ENDPOINTS_RULE if message.startswith("endpoints ") else _RULE
+    rule = (_ENDPOINTS_RULE if message.startswith("endpoints ") else _RULE).lacking()
     return Finding(
         ScaleReason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {rule}"
     )

@@ -206,19 +206,14 @@ class Takeovers:
         except ManifestError:  # no API server sends one, and other slices concern other parts
             return None
 
-    def deleted(self, obj: object, now: float) -> ServiceName | None:
+    def deleted(self, key: SliceKey, now: float) -> ServiceName | None:
         """Record a deleted EndpointSlice; return as for ``observe``."""
-        try:
-            metadata = root(obj, "EndpointSlice")["metadata"]
-            record = self._slices.get(_key_of(metadata))
-            uid = metadata["uid"].text()
-        except ManifestError:
-            return None
+        record = self._slices.get(key)
         if record is None:
             return None
-        if record.seen is not None and uid in ("", record.seen.uid):
+        if record.seen is not None:
             record.gone(now)
-            self._check(slices.key_of(record.owner, record.family), record, now)
+            self._check(key, record, now)
         return record.owner
 
     # -- writes ------------------------------------------------------------------------------------

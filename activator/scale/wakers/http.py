@@ -26,7 +26,7 @@ from activator.scale.wakers.waker import Access, Rule, State, Waker, WakerFailed
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
-#: Seconds for one call
+#: Seconds for one call.
 LIMIT: Final = 5.0
 #: Bytes of a response.
 MOST_BYTES: Final = 64 * 1024

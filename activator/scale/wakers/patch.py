@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from activator.discovery.api_server import MERGE_PATCH, Meaning
 from activator.objects.fields import Field, root
 from activator.plain.annotations import PREFIX, NamedCondition, WakerWords
 from activator.plain.service import PlainService
-from activator.scale.wakers.waker import Access, Rule, State, Waker, failure, get
+from activator.scale.wakers.waker import Access, Rule, State, Waker, get, send_patch
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -44,8 +43,7 @@ class PatchWaker(Waker[Patched]):
         return (Rule(kind.group, kind.plural, ("get", "patch"), f"patch {kind.plural}"),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Patched:
-        path = target.resource.path(target.namespace, target.name)
-        obj = await get(access.api, target, path, self.rules(target.resource)[0])
+        obj = await get(access.api, target, target.path, self.rules(target.resource)[0])
         return self._state(target, obj)
 
     async def write(
@@ -57,13 +55,9 @@ class PatchWaker(Waker[Patched]):
         # With the version, each change of the status would be a conflict: some are 100 a second.
         metadata = {**patch.get("metadata", {}), "uid": known.uid}
         body = json.dumps({**patch, "metadata": metadata}).encode()
-        path = target.resource.path(target.namespace, target.name)
-        response = await access.api.send("PATCH", path, body, MERGE_PATCH)
-        if response.meaning is Meaning.CONFLICT:
-            return None
-        if not response.is_ok:
-            raise failure(target, response, self.rules(target.resource)[0], ("patch",))
-        return self._state(target, response.decoded())
+        rule = self.rules(target.resource)[0]
+        response = await send_patch(access.api, target, target.path, body, rule)
+        return self._state(target, response.decoded()) if response is not None else None
 
     def _state(self, target: ScaleTarget, obj: object) -> Patched:
         found = root(obj, target.resource.kind)

@@ -147,7 +147,7 @@ def resize_rules(kind: ScalableKind) -> Sequence[Rule]:
 
 
 def _refusal(pod: SizedPod, response: ApiResponse) -> str:
-    return f"Pod {pod.name}: {response.status}: {response.message()}"
+    return f"Pod {pod.name}: {response.problem}"
 
 
 def lacks_right(response: ApiResponse) -> bool:
@@ -159,10 +159,9 @@ async def read_workload(api: ApiServer, target: ScaleTarget) -> tuple[Scale, Seq
     """Return a workload and its pods, as the API server has them.
 
     Raises:
-        WakerFailed, ApiUnreachable, ManifestError: it is not known.
+        WakerFailed, ManifestError: it is not known.
     """
-    path = target.resource.path(target.namespace, target.name)
-    obj = await get(api, target, path, resize_rules(target.resource)[0])
+    obj = await get(api, target, target.path, resize_rules(target.resource)[0])
     workload = root(obj, target.resource.kind)
     spec, scale = workload["spec"], Scale.of(workload.value)
     labels = spec["selector"]["matchLabels"].texts()
@@ -180,7 +179,7 @@ async def read_workload(api: ApiServer, target: ScaleTarget) -> tuple[Scale, Seq
 async def resize(
     api: ApiServer, target: ScaleTarget, pod: SizedPod, cpus: Mapping[str, Cpu]
 ) -> ApiResponse:
-    """Change the CPU of a pod's containers. Raises ``ApiUnreachable`` without a response."""
+    """Change the CPU of a pod's containers. Raises ``WakerFailed`` if no response comes."""
     containers = [
         {"name": name, "resources": {key: {"cpu": f"{value}m"} for key, value in named if value}}
         for name, cpu in cpus.items()
@@ -188,7 +187,10 @@ async def resize(
     ]
     path = f"/api/v1/namespaces/{target.namespace}/pods/{pod.name}/resize"
     body = json.dumps({"spec": {"containers": containers}}).encode()
-    return await api.send("PATCH", path, body, STRATEGIC)
+    response = await api.send("PATCH", path, body, STRATEGIC)
+    if not response.status:
+        raise failure(target, response, _RESIZE)
+    return response
 
 
 #: The Content-Type of a PATCH that changes members of lists by their names.

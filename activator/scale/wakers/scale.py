@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from activator.discovery.api_server import MERGE_PATCH, ApiResponse, Meaning
+from activator.discovery.api_server import ApiResponse
 from activator.objects.fields import ManifestError, root
-from activator.scale.wakers.waker import Access, Rule, State, Waker, failure
+from activator.scale.wakers.waker import Access, Rule, State, Waker, failure, send_patch
 
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
@@ -69,8 +69,7 @@ class ScaleWaker(Waker[Scale]):
         return (Rule(kind.group, resource, ("get", "patch"), purpose),)
 
     async def read(self, access: Access, target: ScaleTarget) -> Scale:
-        path = target.resource.scale_path(target.namespace, target.name)
-        response = await access.api.send("GET", path)
+        response = await access.api.send("GET", f"{target.path}/scale")
         if response.is_ok:
             return Scale.of(response.decoded())
         if _is_unset(response):
@@ -80,14 +79,9 @@ class ScaleWaker(Waker[Scale]):
     async def write(
         self, access: Access, target: ScaleTarget, known: Scale, replicas: int
     ) -> Scale | None:
-        body = known.patch(replicas)
-        path = target.resource.scale_path(target.namespace, target.name)
-        response = await access.api.send("PATCH", path, body, MERGE_PATCH)
-        if response.is_ok:
-            return Scale.of(response.decoded())
-        if response.meaning is Meaning.CONFLICT:
-            return None
-        raise failure(target, response, self.rules(target.resource)[0], ("patch",))
+        path, body = f"{target.path}/scale", known.patch(replicas)
+        response = await send_patch(access.api, target, path, body, self.rules(target.resource)[0])
+        return Scale.of(response.decoded()) if response is not None else None
 
 
 SCALE: Final = ScaleWaker()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from activator.discovery.api_server import ApiResponse, ApiServer, Meaning
+from activator.discovery.api_server import MERGE_PATCH, ApiResponse, ApiServer, Meaning
 from activator.scale.reasons import ScaleReason
 
 if TYPE_CHECKING:
@@ -32,28 +32,28 @@ class Rule(NamedTuple):
 
     Attributes:
         resource: plural, perhaps with a subresource, as in ``deployments/scale``.
-        purpose: what it allows, as in ``scale deployments``.
+        purpose: what it allows, as in ``scale deployments``; empty where no text needs it.
     """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
-    purpose: str
+    purpose: str = ""
 
     def lacking(self, *verbs: str) -> str:
-        """Return the rule with only some of its verbs, in YAML on one line, for a role."""
-        listed = ", ".join(f'"{verb}"' for verb in verbs)
+        """Return the rule with some of its verbs, by default all, in YAML on one line."""
+        listed = ", ".join(f'"{verb}"' for verb in verbs or self.verbs)
         return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: [{listed}]}}'
 
     def problem(self, response: ApiResponse, verbs: Sequence[str] = ()) -> str:
-        """Return why a request failed that needs the rule.
+        """Return why a request failed that needs the rule; empty if it did not.
 
         Arguments:
             verbs: the ones that may be missing; by default all.
         """
-        text = f"{response.status}: {response.message()}"
+        text = response.problem
         if response.meaning is Meaning.FORBIDDEN:
-            text += f"; the ClusterRole lacks {self.lacking(*(verbs or self.verbs))}"
+            text += f"; the ClusterRole lacks {self.lacking(*verbs)}"
         return text
 
 
@@ -132,7 +132,7 @@ class Waker(Generic[S]):
         """Return the state of a workload.
 
         Raises:
-            WakerFailed, ApiUnreachable, ManifestError: it is not known.
+            WakerFailed, ManifestError: it is not known.
         """
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class Waker(Generic[S]):
             state until it has no ``waits_for``.
 
         Raises:
-            WakerFailed, ApiUnreachable, ManifestError: nothing was changed, or that is unknown.
+            WakerFailed, ManifestError: nothing was changed, or that is unknown.
         """
         raise NotImplementedError
 
@@ -161,12 +161,30 @@ async def get(api: ApiServer, target: ScaleTarget, path: str, rule: Rule) -> obj
 
     Raises:
         WakerFailed: the API server does not give it.
-        ApiUnreachable: there is no response.
     """
     response = await api.send("GET", path)
     if not response.is_ok:
         raise failure(target, response, rule)
     return response.decoded()
+
+
+async def send_patch(
+    api: ApiServer, target: ScaleTarget, path: str, body: bytes, rule: Rule
+) -> ApiResponse | None:
+    """Change an object by a merge patch; return the response, or None if it has changed meanwhile.
+
+    Arguments:
+        target, rule: as for ``get``.
+
+    Raises:
+        WakerFailed: the API server does not change it, or does not respond.
+    """
+    response = await api.send("PATCH", path, body, MERGE_PATCH)
+    if response.meaning is Meaning.CONFLICT:
+        return None
+    if not response.is_ok:
+        raise failure(target, response, rule, ("patch",))
+    return response
 
 
 def failure(

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
+from activator.discovery.api_server import ApiResponse, ApiServer
+from activator.kpa.decision import Why
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import KeyedWriter, Start
@@ -55,15 +56,6 @@ class ScalableKind(NamedTuple):
     plural: str
     has_scale: bool = True
 
-    def path(self, namespace: str, name: str) -> str:
-        """Return the path of an object."""
-        root_path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root_path}/namespaces/{namespace}/{self.plural}/{name}"
-
-    def scale_path(self, namespace: str, name: str) -> str:
-        """Return the path of an object's ``scale`` subresource."""
-        return f"{self.path(namespace, name)}/scale"
-
 
 #: The kinds that need no discovery.
 KNOWN: Final = {
@@ -91,6 +83,13 @@ class ScaleTarget(NamedTuple):
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.namespace}/{self.name}"
 
+    @property
+    def path(self) -> str:
+        """The path of the object at the API server."""
+        group, version, _, plural, _ = self.resource
+        root_path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        return f"{root_path}/namespaces/{self.namespace}/{plural}/{self.name}"
+
 
 class Wish(NamedTuple):
     """A change of replicas.
@@ -98,10 +97,12 @@ class Wish(NamedTuple):
     Attributes:
         known: the replicas that the decision was about.
         wanted: the replicas to ask for.
+        why: the rule that wants them; None for that of the last plan.
     """
 
     known: int
     wanted: int
+    why: Why | None = None
 
 
 class Result(NamedTuple):
@@ -114,6 +115,7 @@ class Result(NamedTuple):
         detail: the problem for people: the server's text, and the remedy.
         changed_from: how many replicas there were before; None if the wish changed nothing.
         instead: as of a ``State``.
+        why: as of the wish.
     """
 
     replicas: int | None
@@ -121,6 +123,7 @@ class Result(NamedTuple):
     detail: str = ""
     changed_from: int | None = None
     instead: str = ""
+    why: Why | None = None
 
 
 class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
@@ -155,7 +158,7 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
             result = await self._result(target, wish)
         except WakerFailed as failed:
             result = Result(None, failed.problem, failed.detail)
-        except (ApiUnreachable, ManifestError) as error:
+        except ManifestError as error:
             result = Result(None, ScaleReason.API_SERVER_UNAVAILABLE, str(error))
         if result.changed_from is not None:
             self._granted(target)
@@ -179,7 +182,8 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
                     detail = state.waits_for or _UNCHANGED[bool(wish.wanted)].format(CONFIRM)
                     return Result(wish.known, problem, detail)
                 logger.debug("%s: %d -> %d replicas", target, wish.known, state.replicas)
-                return Result(state.replicas, changed_from=wish.known, instead=state.instead)
+                changed = Result(state.replicas, changed_from=wish.known, instead=state.instead)
+                return changed._replace(why=wish.why)
         detail = f"other components changed it {ATTEMPTS} times"
         return Result(None, ScaleReason.CONFLICT, detail)
 
@@ -233,8 +237,8 @@ class Rights:
         self._api = api
         self._clock = asyncio.get_running_loop().time
         self._changed = changed
-        self._kinds: dict[Wanted, ScalableKind] = {}
-        self._unknown: dict[Wanted, RightsCheck] = {}
+        # A text says why a kind is not known. Each with the time of its look-up.
+        self._kinds: dict[Wanted, tuple[ScalableKind | str, float]] = {}
         self._rights: dict[tuple[Rule, str], RightsCheck] = {}
         self._checks = KeyedWriter[Wanted | tuple[Rule, str], None](start, self._carry_out)
 
@@ -245,12 +249,10 @@ class Rights:
             A text if the API server does not have the kind; None while that is not known.
         """
         kind = wanted._replace(name="")
-        if kind in self._kinds:
-            return self._kinds[kind]
-        known = self._unknown.get(kind)
-        if known is None or self._is_old(known):
+        known, at = self._kinds.get(kind, (None, float("-inf")))
+        if not isinstance(known, ScalableKind) and self._is_old(at):
             self._checks.read(kind, None)
-        return None if known is None else known.problem
+        return known
 
     def problem(self, target: ScaleTarget) -> str:
         """Return why the workload cannot be scaled; empty if it can, or if that is not known.
@@ -276,22 +278,22 @@ class Rights:
         """Return the last result, and check again if there is none, or if rights were missing."""
         key = rule, namespace
         known = self._rights.get(key)
-        if known is None or (known.problem and self._is_old(known)):
+        if known is None or (known.problem and self._is_old(known.at)):
             self._checks.read(key, None)
         return known
 
-    def _is_old(self, verdict: RightsCheck) -> bool:
-        return self._clock() - verdict.at >= AGAIN
+    def _is_old(self, at: float) -> bool:
+        return self._clock() - at >= AGAIN
 
     async def _carry_out(self, key: Wanted | tuple[Rule, str], _: None) -> None:
-        try:
-            await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
-        except ApiUnreachable as error:
-            logger.debug("%s: %s", key, error)
+        await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
 
     async def _look_up(self, kind: Wanted) -> None:
         response = await self._api.send("GET", f"/apis/{kind.group}/{kind.version}")
         text = f"{kind.group}/{kind.version}"
+        if not response.status:
+            logger.debug("%s: %s", text, response.problem)
+            return  # the next wish asks again
         if response.is_ok:
             try:
                 resource = _resource(response, kind)
@@ -300,11 +302,8 @@ class Rights:
         elif response.status == 404:
             resource = f"the API server has no API {text}; is its CustomResourceDefinition there?"
         else:
-            resource = f"{text}: {response.status}: {response.message()}"
-        if isinstance(resource, ScalableKind):
-            self._kinds[kind] = resource
-        else:
-            self._unknown[kind] = RightsCheck(resource, self._clock())
+            resource = f"{text}: {response.problem}"
+        self._kinds[kind] = resource, self._clock()
         self._changed("")
 
     async def _review(self, rule: Rule, namespace: str) -> None:
@@ -327,6 +326,8 @@ class Rights:
             if not response.is_ok:
                 # The scaler works without the check: the first PATCH shows a missing right.
                 logger.debug("no check of rights: %s", response.message())
+                if not response.status:
+                    return  # the next look at the rule asks again
                 continue
             if not _is_allowed(response):
                 missing.append(verb)

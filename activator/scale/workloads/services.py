@@ -7,7 +7,7 @@ no more with more objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -21,7 +21,7 @@ from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
-from activator.plain.workloads import KINDS, Index
+from activator.plain.workloads import KINDS, Groups, Matches, known_target, labels_of
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
@@ -30,7 +30,6 @@ from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
 _NAMED: Final = 5
-_Pair = tuple[str, str, str]  # namespace, name and value of a label
 T = TypeVar("T")
 
 
@@ -52,8 +51,7 @@ class ReadyPods:
 
     def __init__(self, changed: Callable[[ServiceName], object]) -> None:
         self._changed = changed
-        self._slices: dict[ObjectKey, tuple[ServiceName, _Counted]] = {}
-        self._by_service = Index[ServiceName, ObjectKey]()
+        self._slices = Groups[ObjectKey, _Counted, ServiceName]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed slice.
@@ -74,22 +72,14 @@ class ReadyPods:
                 count_ready(slice_["endpoints"]),
             )
         )
-        owner, known = self._slices.get(key, (None, None))
-        if owner is not None and (owner.name, known) == (name, counted):
-            return
-        if owner is None or owner.name != name:
-            self.remove(key)
-            owner = ServiceName(key.namespace, intern(name))
-            self._by_service.add(owner, key)
-        self._slices[key] = owner, counted
-        self._changed(owner)
+        service = ServiceName(key.namespace, intern(name))
+        for each in self._slices.put(key, service, counted):
+            self._changed(each)
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted slice; an unknown one is no error."""
-        owner, _ = self._slices.pop(key, (None, None))
-        if owner is not None:
-            self._by_service.discard(owner, key)
-            self._changed(owner)
+        for each in self._slices.remove(key):
+            self._changed(each)
 
     def ready(self, service: ServiceName, port: str) -> int:
         """Return how many pods behind a port are ready.
@@ -100,8 +90,7 @@ class ReadyPods:
         A pod with addresses of two families counts once.
         """
         found: dict[str, int] = {}
-        for key in self._by_service.get(service):
-            _, each = self._slices[key]
+        for _, each in self._slices.of(service):
             if port in each.ports:
                 found[each.family] = found.get(each.family, 0) + each.ready
         return max(found.values(), default=0)
@@ -132,6 +121,13 @@ class PodRequests(NamedTuple):
     memory: float = 0.0
 
 
+class _Watched(NamedTuple):
+    """What is known of a workload; ``requests`` as of ``_written_requests``."""
+
+    replicas: int
+    requests: tuple[str, ...]
+
+
 @final
 class Workloads:
     """The Deployments and StatefulSets of a cluster.
@@ -142,13 +138,7 @@ class Workloads:
 
     def __init__(self, changed: Callable[[ServiceName], object]) -> None:
         self._changed = changed
-        self._labels: dict[ObjectKey, tuple[_Pair, ...]] = {}
-        self._replicas: dict[ObjectKey, int] = {}
-        self._requests: dict[ObjectKey, tuple[str, ...]] = {}
-        self._by_label = Index[_Pair, ObjectKey]()
-        self._services: dict[ServiceName, PlainService] = {}
-        self._by_selector = Index[_Pair, ServiceName]()
-        self._by_target = Index[ObjectKey, ServiceName]()
+        self._matches = Matches[ServiceName, _Watched]()
 
     # -- Deployments and StatefulSets --------------------------------------------------------------
 
@@ -160,48 +150,22 @@ class Workloads:
         """
         spec = root(obj, key.kind)["spec"]
         template = spec["template"]
-        pod = template["spec"].value
-        field = template["metadata"]["labels"]
-        found: dict[str, str] = {}
-        for name in map(str, field.mapping()):
-            found[name] = intern(field.at(name).text())
         replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
-        labels = tuple(_pairs(key.namespace, found))
-        self._requests[key] = _shared(_written_requests(pod))
-        if self._labels.get(key) == labels and self._replicas[key] == replicas:
-            return
-        if self._labels.get(key) != labels:
-            self._notify(key)
-            self._unindex(key)
-            self._labels[key] = labels
-            for pair in labels:
-                self._by_label.add(pair, key)
-        self._replicas[key] = replicas
-        self._notify(key)
+        watched = _Watched(replicas, _shared(_written_requests(template["spec"].value)))
+        labels = template["metadata"]["labels"].texts()
+        for name in self._matches.put(key, watched, labels):
+            self._changed(name)
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted workload; an unknown one is no error."""
-        if key in self._labels:
-            self._notify(key)
-            self._unindex(key)
-            del self._labels[key], self._replicas[key], self._requests[key]
-
-    def _unindex(self, key: ObjectKey) -> None:
-        for pair in self._labels.get(key, ()):
-            self._by_label.discard(pair, key)
-
-    def _notify(self, key: ObjectKey) -> None:
-        """Report the Services that have, or may have, a workload."""
-        names = {*self._by_target.get(key)}
-        for pair in self._labels.get(key, ()):
-            names.update(self._by_selector.get(pair))
-        for name in names:
+        for name in self._matches.put(key, None):
             self._changed(name)
 
     def requests(self, target: ScaleTarget) -> PodRequests:
         """Return what each pod of a workload requests; zeros if that is unknown or wrong."""
         key = ObjectKey(target.resource.kind, target.namespace, target.name)
-        written = self._requests.get(key, ())
+        watched = self._matches.get(key)
+        written = watched.requests if watched is not None else ()
         with suppress(ManifestError):
             return PodRequests(_sum(written[::2]), _sum(written[1::2]))
         return PodRequests()
@@ -210,24 +174,15 @@ class Workloads:
 
     def follow(self, name: ServiceName, service: PlainService) -> None:
         """Report changes of the workloads that a Service may have."""
-        self.leave(name)
-        self._services[name] = service
-        named = _named(service)
-        if named is not None:
-            self._by_target.add(named, name)
-        elif service.asks.target is None and service.selector:
-            pair = next(iter(_pairs(name.namespace, service.selector)))
-            self._by_selector.add(pair, name)
+        target = service.asks.target
+        named = None if target is None else known_target(target, name.namespace)
+        # No watch follows a target of another kind, and its selector may find other workloads.
+        selector = service.selector if target is None else {}
+        self._matches.follow(name, name.namespace, selector, named)
 
     def leave(self, name: ServiceName) -> None:
         """End the effect of ``follow``."""
-        service = self._services.pop(name, None)
-        if service is None:
-            return
-        if (named := _named(service)) is not None:
-            self._by_target.discard(named, name)
-        for pair in _pairs(name.namespace, service.selector):
-            self._by_selector.discard(pair, name)
+        self._matches.unfollow(name)
 
     def find(self, service: PlainService) -> Found:
         """Return the workload of a Service."""
@@ -245,23 +200,21 @@ class Workloads:
                 f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
             )
         target = ScaleTarget(resource, service.key.namespace, wanted.name)
-        replicas = self._replicas.get(ObjectKey(resource.kind, target.namespace, target.name))
-        if replicas is None and resource.kind in KINDS:
+        watched = self._matches.get(ObjectKey(resource.kind, target.namespace, target.name))
+        if watched is None and resource.kind in KINDS:
             return Found(
                 None,
                 problem=ScaleReason.NO_SCALABLE_TARGET,
                 detail=f"annotation activator.dev/target: {target} does not exist",
             )
-        return Found(target, replicas)
+        return Found(target, watched.replicas if watched is not None else None)
 
     def _selected(self, service: PlainService) -> Found:
         selector, namespace = service.selector, service.key.namespace
-        pairs = _pairs(namespace, selector)
-        smallest = min(map(self._by_label.get, pairs), key=len, default=())
-        found = [key for key in smallest if all(pair in self._labels[key] for pair in pairs)]
-        if len(found) == 1:
+        found = self._matches.matching(labels_of(namespace, selector))
+        if len(found) == 1 and (watched := self._matches.get(found[0])) is not None:
             resource = KNOWN[found[0].kind.lower()]
-            return Found(ScaleTarget(resource, namespace, found[0].name), self._replicas[found[0]])
+            return Found(ScaleTarget(resource, namespace, found[0].name), watched.replicas)
         text = ",".join(f"{name}={value}" for name, value in selector.items())
         if not found:
             detail = (
@@ -270,7 +223,7 @@ class Workloads:
                 f"activator.dev/target"
             )
             return Found(None, problem=ScaleReason.NO_SCALABLE_TARGET, detail=detail)
-        names = [f"{key.kind.lower()}/{key.name}" for key in sorted(found)]
+        names = [f"{key.kind.lower()}/{key.name}" for key in found]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         detail = (
             f"the Service's selector ({text}) matches {', '.join(names[:_NAMED])}{more}; name one "
@@ -296,19 +249,6 @@ def _written_requests(pod: Any) -> tuple[str, ...]:
 def _sum(quantities: Sequence[str]) -> float:
     fields = root({str(at): text for at, text in enumerate(quantities)}, "PodTemplate")
     return sum(fields[str(at)].quantity() for at in range(len(quantities)))
-
-
-def _named(service: PlainService) -> ObjectKey | None:
-    """Return the watched object that an annotation names."""
-    wanted = service.asks.target
-    resource = KNOWN.get(wanted.kind.lower()) if wanted else None
-    if wanted is None or resource is None or wanted.group not in ("", resource.group):
-        return None
-    return ObjectKey(resource.kind, service.key.namespace, wanted.name)
-
-
-def _pairs(namespace: str, labels: Mapping[str, str]) -> Collection[_Pair]:
-    return [(namespace, name, value) for name, value in labels.items()]
 
 
 class Joined(NamedTuple):
@@ -451,9 +391,6 @@ class EnabledServices:
 
     def __iter__(self) -> Iterator[ServiceName]:
         return iter(self._services)
-
-    def __len__(self) -> int:
-        return len(self._services)
 
     def with_fronts(self, name: ServiceName) -> Sequence[ServiceName]:
         """Return the Services that opt in among a Service and its fronts."""

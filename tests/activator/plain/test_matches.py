@@ -9,7 +9,7 @@ import pytest
 
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import NamedTarget
-from activator.plain.workloads import Index, Matches, PlainWorkload, known_target, matches
+from activator.plain.workloads import Groups, Index, Matches, PlainWorkload, known_target
 from tests.rows import in_one_test
 
 LABELS: tuple[dict[str, str], ...] = (
@@ -41,10 +41,28 @@ def test_the_target_that_an_annotation_names(
     assert known_target(target, "shop") == expected
 
 
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"app": "hello"}, True),
+        ({"app": "hello", "tier": "web"}, True),
+        ({"app": "hello", "tier": "db"}, False),
+        ({"zone": ""}, False),
+        ({}, False),
+    ],
+)
+def test_a_selector_matches_the_labels_of_the_template(selector: Any, expected: bool) -> None:
+    index: Matches[str, PlainWorkload] = Matches()
+    found = workload("w", {"app": "hello", "tier": "web"})
+    index.put(found.key, found, found.labels)
+    index.follow("s", "shop", selector, None)
+    assert index.find("s") == ([found] if expected else [])
+
+
 @in_one_test("seed", range(12))
 def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> None:
     chance = Random(seed)
-    index: Matches[str] = Matches()
+    index: Matches[str, PlainWorkload] = Matches()
     services: dict[str, tuple[str, Any, ObjectKey | None]] = {}
     workloads: dict[ObjectKey, PlainWorkload] = {}
 
@@ -55,7 +73,7 @@ def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> Non
         found = [
             each
             for key, each in workloads.items()
-            if key.namespace == namespace and matches(selector, each)
+            if key.namespace == namespace and selector and selector.items() <= each.labels.items()
         ]
         return sorted(found, key=lambda each: each.key)
 
@@ -80,7 +98,7 @@ def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> Non
                 concerned = set(index.put(each.key, None))
             else:
                 workloads[each.key] = each
-                concerned = set(index.put(each.key, each))
+                concerned = set(index.put(each.key, each, each.labels))
         for name in services:
             assert index.find(name) == expected(name)
             if before.get(name, expected(name)) != expected(name):
@@ -93,13 +111,14 @@ def test_any_order_of_changes_finds_what_a_search_of_all_finds(seed: int) -> Non
 
 
 def test_a_label_that_all_share_does_not_make_a_change_concern_all() -> None:
-    index: Matches[int] = Matches()
+    index: Matches[int, PlainWorkload] = Matches()
     for number in range(100):
         index.follow(number, "shop", {"part-of": "shop", "app": str(number)}, None)
     changed = workload("w", {"part-of": "shop", "app": "7"})
-    assert list(index.put(changed.key, changed)) == [7]
+    assert list(index.put(changed.key, changed, changed.labels)) == [7]
+    assert list(index.put(changed.key, changed, changed.labels)) == []
     assert index.find(7) == [changed]
-    assert max(map(len, index._selecting.values())) < 3
+    assert len(index._selecting.get(("shop", "part-of", "shop"))) < 3
 
 
 def test_a_key_has_no_value_one_or_several() -> None:
@@ -123,3 +142,17 @@ def test_values_are_removed_one_by_one() -> None:
         assert list(index.get("a")) == left
     index.add("a", 0)
     assert list(index.get("a")) == [0]
+
+
+def test_groups_report_each_group_that_has_changed() -> None:
+    groups: Groups[str, int, str] = Groups()
+    assert list(groups.put("a", "x", 1)) == ["x"]
+    assert list(groups.put("a", "x", 1)) == []
+    assert list(groups.put("a", "x", 2)) == ["x"]
+    groups.put("b", "x", 3)
+    assert groups.of("x") == [("a", 2), ("b", 3)]
+    assert list(groups.put("a", "y", 2)) == ["x", "y"]
+    assert (groups.of("x"), groups.of("y")) == ([("b", 3)], [("a", 2)])
+    assert list(groups.remove("a")) == ["y"]
+    assert list(groups.remove("a")) == []
+    assert groups.of("y") == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from activator.objects.fields import ManifestError, ObjectKey
-from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer, matches, parse
+from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer, parse
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import container, deployment
 from throttler.model import ProbeKind
@@ -27,20 +27,6 @@ def test_a_deployment() -> None:
 
 def test_absent_replicas_are_one() -> None:
     assert parse(deployment(replicas=None), "Deployment").replicas == 1
-
-
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
-        ({"app": "hello"}, True),
-        ({"app": "hello", "tier": "web"}, True),
-        ({"app": "hello", "tier": "db"}, False),
-        ({"zone": ""}, False),
-        ({}, False),
-    ],
-)
-def test_a_selector_matches_the_labels_of_the_template(selector: Any, expected: bool) -> None:
-    assert matches(selector, parse(deployment(), "Deployment")) is expected
 
 
 @pytest.mark.parametrize(

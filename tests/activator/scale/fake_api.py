@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from activator.discovery.api_server import ApiResponse, ApiServer, ApiUnreachable
+from activator.discovery.api_server import ApiResponse, ApiServer
 from activator.lab.control_plane.writes import merge
 from tests.activator.scale.world import elapse
 
 #: Requests at one moment of virtual time; more of them are a loop, in which time does not pass.
 MOST_AT_ONCE: Final = 100
 
-Step = ApiResponse | ApiUnreachable | Callable[[], None] | None
+Step = ApiResponse | Callable[[], ApiResponse | None] | None
 
 
 def status(code: int, message: str = "") -> ApiResponse:
@@ -27,18 +27,11 @@ class Script(deque[Step]):
     """What happens to the next requests: an error, a call before the response, or nothing."""
 
     def next(self) -> ApiResponse | None:
-        """Return the response that the next step prescribes; None to respond as usual.
-
-        Raises:
-            ApiUnreachable: the step says so.
-        """
+        """Return the response that the next step prescribes; None to respond as usual."""
         step = self.popleft() if self else None
-        if isinstance(step, ApiUnreachable):
-            raise step
         if step is None or isinstance(step, ApiResponse):
             return step
-        step()
-        return None
+        return step()
 
 
 class FakeApi(ApiServer):

@@ -363,6 +363,27 @@ async def test_an_object_that_never_confirms_sleeps_again_without_requests(tmp_p
             assert (await running.service())["phase"] == "asleep"
 
 
+async def test_an_object_that_sleeps_again_shows_why_it_sleeps_not_why_it_woke(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with world(tmp_path) as of:
+        await of.add(awake_condition="Ready=True")
+        async with leader(of.kube) as running, running.activator() as activator:
+            await activator.report(1)
+            await of.asleep()
+            await activator.report(1)
+            await until(lambda: of.mode() == "Running", "it runs", within=1)
+            await until(lambda: of.mode() == "Suspended", "it sleeps again", within=100)
+            await elapse(1)
+            change = (await running.service())["lastChange"]
+            assert (change["before"], change["after"], change["why"]) == (1, 0, "idle")
+            metrics = (await running.get("/metrics")).text
+            assert 'activator_scale_changes_total{rule="idle"} 2' in metrics
+            assert 'rule="cold-start"' not in metrics  # it was never confirmed
+    assert caplog.text.count("Sandbox box: 1 -> 0 replicas: no request for idle-seconds") == 2
+
+
 async def test_two_services_of_one_object_are_both_marked_before_it_sleeps(tmp_path: Path) -> None:
     async with world(tmp_path) as of:
         await of.add()

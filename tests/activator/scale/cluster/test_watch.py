@@ -127,10 +127,10 @@ async def test_objects_are_listed_and_followed(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add("one")
         async with watching(kube) as (watch, services):
-            assert len(services) == 1
+            assert len(list(services)) == 1
             assert watch.synced
             await kube.add("two")
-            await until(lambda: len(services) == 2, "the second Service", within=1)
+            await until(lambda: len(list(services)) == 2, "the second Service", within=1)
             assert watch.errors() == {}
             assert set(watch.ages(0)) == {resource.kind for resource in NEEDED}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,18 +14,15 @@ from activator.scale.decisions.engine import (
     NEW_LEADER,
     STEP,
     TICK,
-    Pending,
-    Sharing,
+    observe,
 )
 from activator.scale.decisions.plan import Observed, WorkloadPhase
-from activator.scale.decisions.record import AGAIN, LOOK, Decided, Facts, Record
+from activator.scale.decisions.record import AGAIN, LOOK, Decided, Facts, Record, Workload
 from activator.scale.part import Part
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Report, ServiceName
-from activator.scale.workloads.replicas import KNOWN, ScaleTarget
-from tests.activator.plain.objects import deployment, service
+from tests.activator.plain.objects import deployment, named, service
 from tests.activator.scale.decisions.engines import EngineWorld
-from tests.activator.scale.decisions.records import HELLO as TARGET
 from tests.activator.scale.decisions.records import record, with_owner
 from tests.activator.scale.fake_api import status
 from tests.activator.scale.world import elapse
@@ -478,27 +476,33 @@ async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
 
 
 ONE, TWO = ServiceName("shop", "one"), ServiceName("shop", "two")
-OTHER = ScaleTarget(KNOWN["statefulset"], "shop", "other")
 
 
-def test_services_join_a_workload_and_leave_it() -> None:
-    sharing = Sharing({ONE: record(), TWO: record()}, Loads(), [])
+async def test_services_join_a_workload_and_leave_it() -> None:
+    world = World()
+    world.put_service("other", target="deployment/hello")
+    world.engine.start(world.clock())
+    other = ServiceName("shop", "other")
 
-    def names(target: ScaleTarget) -> list[ServiceName]:
-        """Return the Services of a workload."""
-        found = sharing.of(target)
-        return sorted(found.records) if found is not None else []
+    def sharing(name: ServiceName) -> list[str]:
+        """Return the names of the Services that have the workload of a Service."""
+        found = world.engine.get(name)
+        assert found is not None
+        return sorted(each.name for each in found.workload.records)
 
-    sharing.move(TWO, None, TARGET)
-    sharing.move(ONE, None, TARGET)
-    sharing.move(ONE, TARGET, TARGET)
-    assert (names(TARGET), names(OTHER)) == ([ONE, TWO], [])
-    sharing.move(ONE, TARGET, OTHER)
-    assert (names(TARGET), names(OTHER)) == ([TWO], [ONE])
-    sharing.move(TWO, TARGET, None)
-    assert names(TARGET) == []
-    sharing.clear()
-    assert names(OTHER) == []
+    assert sharing(HELLO) == sharing(other) == ["hello", "other"]
+    world.put_service("other", target="statefulset/other")
+    world.engine.changed([other])
+    assert (sharing(HELLO), sharing(other)) == (["hello"], [])
+    world.put_service("other", target="replicaset/other")
+    world.engine.changed([other])
+    assert (sharing(HELLO), sharing(other)) == (["hello"], ["other"])
+    world.put_service("other", target="deployment/hello")
+    world.engine.changed([other])
+    assert sharing(HELLO) == sharing(other) == ["hello", "other"]
+    world.services.remove(ObjectKey("Service", "shop", "other"))
+    world.engine.changed([other])
+    assert sharing(HELLO) == ["hello"]
 
 
 class SlicePart(Part):
@@ -513,10 +517,11 @@ def seen(records: dict[ServiceName, Record], name: ServiceName, **loads: float) 
     known.connected(1)
     reports = [Report(ServiceName("shop", service), load, 1.0) for service, load in loads.items()]
     known.record(1, "activator-1", reports, 10.0)
-    sharing = Sharing(records, known, [Part(), SlicePart()])
-    for each in records:
-        sharing.move(each, None, TARGET)
-    return sharing.observe(name, 11.0, ScaleReason.STALE_STATE)
+    workload = Workload(records=records)
+    for each in records.values():
+        each.workload = workload
+    parts = [Part(), SlicePart()]
+    return observe(name, records[name], known, parts, 11.0, ScaleReason.STALE_STATE)
 
 
 def test_a_service_without_a_report_has_no_load() -> None:
@@ -545,36 +550,56 @@ def test_a_slice_counts_with_the_route_takeover_alone(asks: Any, since: float | 
     assert seen({ONE: record(asks=asks)}, ONE).slice_since == since
 
 
+class Turns(EngineWorld, Part):
+    """An engine of many Services, and the ones that it decides about."""
+
+    def __init__(self, names: Iterable[ServiceName]) -> None:
+        super().__init__(self)
+        self.decided: list[ServiceName] = []
+        for name in names:
+            obj = named(service(), name.name)
+            self.services.put(ObjectKey("Service", "shop", name.name), obj)
+
+    def complete(self, name: ServiceName, facts: Facts) -> Facts:
+        self.decided.append(name)
+        return facts
+
+    def start(self, now: float) -> None:
+        self.decided.clear()
+
+
 async def test_each_service_is_decided_once_at_the_end_of_the_turn() -> None:
-    decided: list[list[ServiceName]] = []
-    pending = Pending(lambda names: decided.append(list(names)))
-    pending.add(TWO)
-    pending.update([ONE, TWO])
-    assert decided == []
+    world = Turns([ONE, TWO])
+    world.engine.start(world.clock())
+    world.engine.later([TWO])
+    world.engine.later([ONE, TWO])
+    assert world.decided == []
     await asyncio.sleep(0)
-    assert decided == [[TWO, ONE]]
-    pending.add(ONE)
+    assert world.decided == [TWO, ONE]
+    world.engine.later([ONE])
     await asyncio.sleep(0)
-    assert decided == [[TWO, ONE], [ONE]]
+    assert world.decided == [TWO, ONE, ONE]
 
 
 async def test_services_that_are_decided_now_are_not_decided_again() -> None:
-    decided: list[list[ServiceName]] = []
-    pending = Pending(lambda names: decided.append(list(names)))
-    pending.add(ONE)
-    pending.clear()
+    world = Turns([ONE])
+    world.engine.later([ONE])
+    world.engine.start(world.clock())
     await asyncio.sleep(0)
-    assert not any(decided)
+    assert world.decided == []
 
 
 async def test_thousands_of_changes_are_decided_in_several_turns() -> None:
-    decided: list[list[ServiceName]] = []
-    pending = Pending(lambda names: decided.append(list(names)))
     names = [ServiceName("shop", f"hello-{number}") for number in range(2 * MOST + 1)]
-    pending.update(names)
+    world = Turns([*names, ONE])
+    world.engine.start(world.clock())
+    world.engine.later(names)
+    sizes = []
     for _ in range(3):
+        world.decided.clear()
         await asyncio.sleep(0)
-        pending.add(ONE)
+        sizes.append(len(world.decided))
+        world.engine.later([ONE])
+    assert sizes == [MOST, MOST, 2]
     await asyncio.sleep(0)
-    assert [len(each) for each in decided] == [MOST, MOST, 2, 1]
-    assert [name for each in decided for name in each] == [*names, ONE, ONE]
+    assert world.decided[-1] == ONE

@@ -62,8 +62,7 @@ class Side(EngineWorld, Part):
         for name, each in self.puts.items():
             plan = each.plan
             found |= {
-                f"{name.name} facts": each.facts.shown,
-                f"{name.name} reason": (each.reason, each.detail),
+                f"{name.name} shown": each.shown,
                 f"{name.name} plan": plan and (plan.replicas, plan.why, plan.hold, plan.phase),
                 f"{name.name} takeover": plan and (plan.takes_over, plan.active),
                 f"{name.name} slice": name in self.slices,

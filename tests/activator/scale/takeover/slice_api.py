@@ -11,6 +11,8 @@ from typing import Any
 
 from activator.discovery.api_server import ApiResponse, ApiServer
 from activator.lab.control_plane.writes import merge
+from activator.scale.takeover.slices import SliceKey
+from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.scale.fake_api import Script, status
 
 Event = tuple[str, Any]
@@ -43,11 +45,7 @@ class SliceApi(ApiServer):
         return self.handle(method, path, body, content_type)
 
     def handle(self, method: str, path: str, body: bytes, content_type: str) -> ApiResponse:
-        """Return the response to a request.
-
-        Raises:
-            ApiUnreachable: the script says so.
-        """
+        """Return the response to a request."""
         self.requests.append((method, path))
         if (response := self.script.next()) is not None:
             return response
@@ -111,3 +109,12 @@ class SliceApi(ApiServer):
     def _bump(self, obj: Any, event: str) -> None:
         obj["metadata"]["resourceVersion"] = str(next(self._versions))
         self.events.append((event, deepcopy(obj)))
+
+
+def deliver(takeovers: Takeovers, event: str, obj: Any, now: float) -> None:
+    """Pass an event of the watch on, as the part of the scaler does."""
+    if event == "DELETED":
+        metadata = obj["metadata"]
+        takeovers.deleted(SliceKey(metadata["namespace"], metadata["name"]), now)
+    else:
+        takeovers.observe(obj, now)

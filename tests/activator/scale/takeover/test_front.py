@@ -16,7 +16,7 @@ from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import FIRST_RETRY, ActivatorAddress, SliceFamily
 from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, front, named, service, slice_of
-from tests.activator.scale.takeover.slice_api import SliceApi
+from tests.activator.scale.takeover.slice_api import SliceApi, deliver
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
 from tests.rows import in_one_test
 
@@ -58,7 +58,7 @@ class World:
             gone = event == "DELETED"
             if self.pods.remove(key) if gone else self.pods.put(key, obj):
                 self.takeovers.touch(HELLO, self.now)
-            (self.takeovers.deleted if gone else self.takeovers.observe)(obj, self.now)
+            deliver(self.takeovers, event, obj, self.now)
 
     def settle(self) -> list[str]:
         """Carry out all writes that are due; return method and object of each."""

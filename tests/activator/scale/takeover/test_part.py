@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.api_server import ApiUnreachable
+from activator.discovery.api_server import no_response
 from activator.lab.control_plane.plane import PlaneRequest
 from activator.process.timers import Tasks
 from activator.scale.part import PartContext
@@ -92,7 +92,7 @@ async def test_a_change_of_all_slices_is_a_few_requests_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [ApiUnreachable("connection refused"), status(500, "etcd"), status(403, "forbidden")]
+    "failure", [no_response("connection refused"), status(500, "etcd"), status(403, "forbidden")]
 )
 async def test_a_failed_write_is_repeated_without_another_event(failure: Any) -> None:
     world = World()

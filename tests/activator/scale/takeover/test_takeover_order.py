@@ -26,7 +26,7 @@ from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import ActivatorAddress, SliceFamily, Write
 from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, service, slice_of
-from tests.activator.scale.takeover.slice_api import SliceApi
+from tests.activator.scale.takeover.slice_api import SliceApi, deliver
 from tests.rows import naming
 
 STEP = 0.25
@@ -63,8 +63,7 @@ class Scaler:
         world, now = self.world, self.world.now
         while self.events and self.events[0][0] <= now:
             _, event, obj = self.events.popleft()
-            deliver = self.takeovers.deleted if event == "DELETED" else self.takeovers.observe
-            deliver(obj, now)
+            deliver(self.takeovers, event, obj, now)
         self.takeovers.set_activators(world.present())
         if world.load:
             self.busy = now

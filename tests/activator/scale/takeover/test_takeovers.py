@@ -26,7 +26,7 @@ from activator.scale.takeover.slices import (
 )
 from activator.scale.takeover.takeovers import ORPHAN_STAYS, Takeovers
 from tests.activator.plain.objects import endpoint, service, slice_of
-from tests.activator.scale.takeover.slice_api import SliceApi
+from tests.activator.scale.takeover.slice_api import SliceApi, deliver
 from tests.rows import in_one_test
 
 A, B, C = (ActivatorAddress(f"10.1.0.{n}", f"node-{n}") for n in (1, 2, 3))
@@ -91,8 +91,7 @@ class World:
         """Deliver the events of the watch."""
         while self.api.events:
             event, obj = self.api.events.popleft()
-            deliver = self.takeovers.deleted if event == "DELETED" else self.takeovers.observe
-            deliver(obj, self.now)
+            deliver(self.takeovers, event, obj, self.now)
 
     def settle(self) -> list[str]:
         methods = self.write()
@@ -452,9 +451,6 @@ def test_an_event_of_an_older_version_changes_nothing() -> None:
     _, older = world.api.events.popleft()
     world.takeovers.observe(older, world.now)
     assert world.write() == []
-    # A deletion of an earlier object of the same name.
-    world.takeovers.deleted({"metadata": {**older["metadata"], "uid": "old"}}, world.now)
-    assert world.write() == []
 
 
 def test_a_conflict_waits_for_the_watch() -> None:
@@ -558,7 +554,6 @@ def test_a_broken_object_changes_nothing(obj: Any) -> None:
     world = World().started().put(True)
     world.settle()
     assert world.takeovers.observe(obj, 1) is None
-    assert world.takeovers.deleted(obj, 1) is None
     broken = {**world.slice, "endpoints": 5}
     broken["metadata"] = {**broken["metadata"], "resourceVersion": "999"}
     assert world.takeovers.observe(broken, 1) is None

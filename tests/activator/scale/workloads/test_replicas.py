@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.api_server import ApiResponse, ApiUnreachable
+from activator.discovery.api_server import ApiResponse, no_response
 from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind
 from activator.objects.fields import ManifestError
 from activator.plain.annotations import NamedTarget as Wanted
@@ -75,15 +75,15 @@ def test_a_patch_of_an_object_that_was_never_read_sends_neither() -> None:
 @pytest.mark.parametrize(
     ("resource", "path"),
     [
-        (KNOWN["deployment"], "/apis/apps/v1/namespaces/shop/deployments/hello/scale"),
+        (KNOWN["deployment"], "/apis/apps/v1/namespaces/shop/deployments/hello"),
         (
             ScalableKind("", "v1", "ReplicationController", "replicationcontrollers"),
-            "/api/v1/namespaces/shop/replicationcontrollers/hello/scale",
+            "/api/v1/namespaces/shop/replicationcontrollers/hello",
         ),
     ],
 )
-def test_the_path_of_the_subresource(resource: ScalableKind, path: str) -> None:
-    assert resource.scale_path("shop", "hello") == path
+def test_the_path_of_a_workload(resource: ScalableKind, path: str) -> None:
+    assert ScaleTarget(resource, "shop", "hello").path == path
 
 
 def test_the_missing_rule_can_be_pasted_into_a_role() -> None:
@@ -209,7 +209,7 @@ async def test_an_object_that_never_had_replicas_is_scaled_without_a_version() -
             "expected an object",
         ),
         (
-            ApiUnreachable("connection refused"),
+            no_response("connection refused"),
             ScaleReason.API_SERVER_UNAVAILABLE,
             "connection refused",
         ),
@@ -218,7 +218,7 @@ async def test_an_object_that_never_had_replicas_is_scaled_without_a_version() -
     ],
 )
 async def test_a_failure_names_the_problem_and_what_to_do(
-    step: ApiResponse | ApiUnreachable, problem: ScaleReason, detail: str, requests_before: int
+    step: ApiResponse, problem: ScaleReason, detail: str, requests_before: int
 ) -> None:
     api = FakeApi(hello=0)
     api.script.extend([*[lambda: None] * requests_before, step])
@@ -359,3 +359,12 @@ async def test_without_the_right_to_check_nothing_is_wrong() -> None:
     world = World()
     world.plane.faults.forbid("create", "selfsubjectaccessreviews", "authorization.k8s.io")
     assert await world.problem() == ""
+
+
+async def test_a_check_without_a_response_proves_nothing_and_is_made_again() -> None:
+    world = World()
+    world.plane.faults.forbid("patch", "deployments/scale", "apps")
+    world.plane.go_away()
+    assert await world.problem() == ""
+    world.plane.come_back()
+    assert "may not scale deployments in namespace shop" in await world.problem()

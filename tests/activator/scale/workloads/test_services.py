@@ -84,7 +84,7 @@ def test_a_service_that_opts_out_or_is_deleted_is_gone() -> None:
     world.put(enabled="true")
     world.services.remove(SERVICE)
     world.services.remove(SERVICE)
-    assert len(world.services) == 0
+    assert list(world.services) == []
     assert world.changed == [HELLO] * 4
 
 
