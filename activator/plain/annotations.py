@@ -1,6 +1,6 @@
 """Reads the annotations of a Service into one typed record: one table, one row per annotation.
 
-docs/reference.md has the table; ``python -m activator.plain.annotations`` prints it.
+docs/reference.md has the table; ``python -m tests.activator.plain.reference`` prints it.
 """
 
 from __future__ import annotations
@@ -755,19 +755,3 @@ def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:
         for name in list(found)
         if name.startswith(prefix)
     }
-
-
-def reference() -> str:
-    """Return the table of all annotations, in Markdown."""
-    rows = [
-        f"| `{PREFIX}{name}` | {row.values} | {row.default} | {row.meaning} |"
-        for name, row in TABLE.items()
-    ]
-    first = f"| `{ENABLED}` | `true`, `false` | `false` | Opts the Service in. |"
-    return "\n".join(
-        ["| annotation | values | default | meaning |", "|---|---|---|---|", first, *rows]
-    )
-
-
-if __name__ == "__main__":
-    print(reference())
