@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from activator.proxy.pods.probes import ProbeStream as ProbeStream
 
     # Imported where it is needed: it costs time and memory at start.
+    from activator.telemetry.tracing import RequestTrace as RequestTrace
     from activator.telemetry.tracing import RequestTracer as RequestTracer
 
 logger = logging.getLogger(__name__)
