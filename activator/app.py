@@ -91,10 +91,9 @@ async def run_activator(
     demo = create_demo() if create_demo is not None else None  # it makes a folder
     if demo is not None:
         settings = replace(settings, manifests=demo.manifests)
-        urls: list[str] = []
-        if not await _unless(stop.requested, _start_demo(demo, urls)):
+        if not await _unless(stop.requested, demo.start()):
             return stop.status
-        settings = replace(settings, scaler_url=urls[0])
+        settings = replace(settings, scaler_url=demo.scaler_url)
     sinks = (partial(_show, demo),) if demo is not None else ()
     runtime = Runtime(settings, sinks, outputs=outputs)
     servers = Servers(runtime)
@@ -121,11 +120,6 @@ async def run_activator(
             await servers.stop()
             if demo is not None:
                 await demo.stop()
-
-
-async def _start_demo(demo: Demo, urls: list[str]) -> None:
-    """Start the demo's scaler, and add its URL to the list."""
-    urls.append(await demo.start())
 
 
 def _log_files(runtime: Runtime) -> None:

@@ -102,17 +102,6 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.transport.files",
 )
 
-_BASE: Final = "its class derives from a library's, which makes every access slow"
-_TUPLE: Final = "its class derives from tuple, which native code would replace by a plain pair"
-_OSERROR: Final = "its class derives from OSError, which mypyc refuses"
-
-#: The modules of throttler and activator.proxy that stay interpreted, and why.
-INTERPRETED: Final[dict[str, str]] = {
-    "activator.proxy.client.listener": _BASE,
-    "activator.proxy.http2.never_indexed": _TUPLE,
-    "activator.proxy.pods.dial": _OSERROR,
-}
-
 
 @cache
 def running() -> Build:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from activator.proxy.pods.probes import ProbeStream as ProbeStream
 
     # Imported where it is needed: it costs time and memory at start.
+    from activator.telemetry.tracing import RequestTrace as RequestTrace
     from activator.telemetry.tracing import RequestTracer as RequestTracer
 
 logger = logging.getLogger(__name__)
@@ -248,11 +249,6 @@ class Runtime:
 
     # -- changes of ConfigMaps ------------------------------------------------------------------
 
-    @property
-    def network(self) -> NetworkConfig:
-        """How requests reach pods. Encryption is fixed once discovery has started."""
-        return self.cluster.network
-
     def _set_network(self, config: NetworkConfig) -> None:
         # First the form of probes: the change of mode makes the prober probe all pods at once.
         self.pools.set_passthrough(config.pod_addressability)
@@ -274,11 +270,6 @@ class Runtime:
     def pod_name(self) -> str:
         """The name of this activator's pod."""
         return self.settings.pod_name
-
-    @property
-    def config_errors(self) -> Mapping[str, int]:
-        """The number of unusable keys at present, by ConfigMap."""
-        return self.cluster.error_counts()
 
     def certificate_warnings(self) -> Sequence[str]:
         """Return which certificates of listeners have expired, or will soon, as sentences."""
@@ -316,7 +307,7 @@ class Runtime:
         try:
             source = await self._start_discovery()
             self._freeze_config(source)
-            if self.network.internal_tls:
+            if self.cluster.network.internal_tls:
                 await self._start_internal_tls(source)
             self.prober.go_on()
             self.tasks.start(self.reporter.run())

@@ -1,19 +1,39 @@
 """Write the policy by which the API server refuses wrong annotations: ``make policy``.
 
-It collects the CEL expressions of the activator's own readers, so both refuse the same values with
-the same sentence. The policy is one more check, not a guard: the activator reads each value itself.
+It makes CEL expressions of the shapes of the activator's own readers, so both refuse the same
+values with the same sentence. The policy is one more check, not a guard: the activator reads each
+value itself. Source: the language of CEL, with the functions of Kubernetes 1.30.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
-from activator.objects.policies import PREFIX
-from activator.plain.annotations import CONTRADICTIONS, ENABLED, KNOWN, READERS
+from activator.objects.policies import (
+    HASH_KEY,
+    KEY_FORMS,
+    LOAD_BALANCING,
+    PREFIX,
+    SINCE_POLICY,
+    SINCE_STICKY,
+    STICKY,
+    WANT_KEY,
+)
+from activator.objects.readers import Members, Number, Reader, Shape, Text, Words
+from activator.plain.annotations import (
+    ENABLED,
+    KNOWN,
+    MOST_SCALE,
+    PROTOCOL,
+    READERS,
+    SCALE_LIMIT,
+    SINCE_TCP,
+    WITH_TCP,
+)
 
 FILE: Final = Path(__file__).parent / "components" / "admission-policy" / "policy.yaml"
 NAME: Final = "activator-annotations"
@@ -52,6 +72,83 @@ _SHOWN: Final = """\
 )[0]"""
 
 
+def _text(name: str) -> str:
+    """Return the expression of an annotation's text without white space around it."""
+    return f'variables.annotations[?{json.dumps(name)}].orValue("").trim()'
+
+
+class Contradiction(NamedTuple):
+    """Values that are allowed alone, but not together. Their parser states the rule, too.
+
+    Attributes:
+        names: of the annotations; the first is the wrong one.
+        cel: an expression of the error's text; empty for allowed values.
+    """
+
+    names: tuple[str, ...]
+    cel: str
+
+
+_LEAST_SCALE: Final = f"{PREFIX}min-scale"
+CONTRADICTIONS: Final = (
+    Contradiction(
+        (MOST_SCALE, _LEAST_SCALE),
+        f'[[{_text(MOST_SCALE)}, {_text(_LEAST_SCALE)}]].all(v, v.exists(t, t == "") || '
+        "int(v[0]) == 0 || int(v[0]) >= int(v[1])) "
+        f'? "" : "expected {SCALE_LIMIT}" + string(int({_text(_LEAST_SCALE)}))',
+    ),
+    *(
+        Contradiction(
+            (name, PROTOCOL),
+            f'{_text(PROTOCOL)} == "tcp" && !({_text(name)} in {json.dumps(allowed)}) ? '
+            f'{json.dumps(f"expected {wanted}, {SINCE_TCP}")} : ""',
+        )
+        for name, (allowed, wanted) in WITH_TCP.items()
+    ),
+    Contradiction(
+        (HASH_KEY, LOAD_BALANCING, STICKY),
+        f'{_text(LOAD_BALANCING)} in {json.dumps(WANT_KEY)} && {_text(HASH_KEY)} == "" && '
+        f'{_text(STICKY)} == "" ? '
+        f'{json.dumps(f"expected {KEY_FORMS}, {SINCE_POLICY}")} + {_text(LOAD_BALANCING)} : ""',
+    ),
+    Contradiction(
+        (LOAD_BALANCING, STICKY, HASH_KEY),
+        f'{_text(LOAD_BALANCING)} in {json.dumps(WANT_KEY)} && {_text(STICKY)} != "" ? '
+        f'{json.dumps(f"expected {SINCE_STICKY}")} + {_text(STICKY)}.lowerAscii() : ""',
+    ),
+)
+
+
+def _allows(shape: Shape, value: str) -> str:
+    """Return the expression that a shape allows a text; ``value`` is the one of the text."""
+    match shape:
+        case Words(words):
+            return f"{value} in {json.dumps(words)}"
+        case Number(least, most):
+            limits = f"double({value}) >= {least:.2f} && double({value}) <= {most:.2f}"
+            return f"{_allows(shape.text, value)} && {limits}"
+        case Text(pattern, most, but):  # the cheap part first
+            found = f"size({value}) <= {most} && {_matches(value, pattern)}"
+            return f"{found} && !{_matches(value, but)}" if but else found
+        case Members(each, most, separator):
+            members = f"{value}.split({json.dumps(separator)})"
+            allowed = f'{members}.map(m, m.trim()).all(m, m == "" || {_allows(each, "m")})'
+            return f"{members}.size() <= {most} && {allowed}"
+
+
+def _matches(value: str, pattern: str) -> str:
+    return f"{value}.matches({json.dumps(f'^(?:{pattern})$')})"
+
+
+def _error_of(name: str, reader: Reader[Any]) -> str:
+    """Return an expression of the error's text for an annotation; empty for an allowed value.
+
+    The text ends before the value that was found.
+    """
+    wanted = json.dumps(f"expected {reader.allowed}")
+    return f'[{_text(name)}].all(v, v == "" || {_allows(reader.shape, "v")}) ? "" : {wanted}'
+
+
 class _Block(str):
     """An expression, which YAML shows as it is."""
 
@@ -85,7 +182,7 @@ def _variables() -> dict[str, str]:
     found = {
         "annotations": new,
         "old": f"oldObject != null && {_OPTS_IN.format(f'({old})')} ? {old} : {{}}",
-        **{_variable_of(name): reader.cel(name) for name, reader in READERS.items()},
+        **{_variable_of(name): _error_of(name, reader) for name, reader in READERS.items()},
     }
     rows = [f"[variables.{_variable_of(name)}, {json.dumps(name)}]" for name in READERS]
     for number, (names, cel) in enumerate(CONTRADICTIONS, 1):

@@ -1,9 +1,7 @@
-"""Make the documents about the admin port's responses: OpenAPI, and tables of docs/reference.md.
+"""Make the OpenAPI document about the admin port's responses.
 
-Both follow from the types of ``views``, so they cannot differ from the responses. Must not know how
+It follows from the types of ``views``, so it cannot differ from the responses. Must not know how
 the responses are made. https://spec.openapis.org/oas/v3.1.0
-
-``python -m activator.admin.openapi`` prints the tables, and the rules of the throttler.
 """
 
 from __future__ import annotations
@@ -17,9 +15,6 @@ import msgspec
 
 from activator.admin.http_application import PROBLEM_TYPE
 from activator.admin.views import activators, details, revisions
-from throttler.model import ReadinessRule
-from throttler.pod_rule import VERDICTS, PodDecision
-from throttler.reason import Reason
 
 OPENAPI: Final = "3.1.0"
 
@@ -58,7 +53,7 @@ def document(version: str) -> dict[str, Any]:
 def describe(schema: dict[str, Any], view: Any) -> None:
     """Add the meanings and the closed sets of a view's fields to its schema."""
     properties = schema["properties"]
-    for name, meaning, words in _fields(view):
+    for name, meaning, words in fields_of(view):
         said: dict[str, Any] = {"description": meaning}
         if words:
             said["enum"] = words
@@ -67,7 +62,7 @@ def describe(schema: dict[str, Any], view: Any) -> None:
         properties[name] = said | properties[name]
 
 
-def _fields(view: Any) -> Iterator[tuple[str, str, list[str | None]]]:
+def fields_of(view: Any) -> Iterator[tuple[str, str, list[str | None]]]:
     """Yield the fields of a view: name, meaning, and words of a closed set."""
     for name, hint in get_type_hints(view, include_extras=True).items():
         _, meaning, *closed = get_args(hint)
@@ -193,66 +188,3 @@ def _operation(
             for status, (content, meaning) in sorted(responses.items())
         },
     }
-
-
-# -- the tables of docs/reference.md
-
-_REASONS: Final = frozenset(reason.value for reason in Reason)
-
-#: The tables in the order of docs/reference.md: heading of the first column, and the type.
-TABLES: Final = (
-    ("field of a revision", revisions.RevisionView),
-    ("field of `capacityBreakdown`", revisions.CapacityBreakdown),
-    ("field of `lastFailure`", revisions.FailureView),
-    ("field of `forecast`", revisions.ForecastView),
-    ("field of `sticky`", revisions.StickyView),
-    ("field of `probe`", details.ProbeView),
-    ("field of `route`", revisions.RouteView),
-    ("field of `interceptor`", details.InterceptorView),
-    ("field of `queueOrder`", details.QueueOrderView),
-    ("field of one of `largestFlows`", details.FlowView),
-    ("field of `wakeRules`", details.WakeRulesView),
-    ("field of `authorization`", details.AuthorizationView),
-    ("field of one of `keptAwakeBy`", details.AgentView),
-    ("field of `whileWaiting`", details.WhileWaitingView),
-    ("field of `queuedByMode`", details.ModesView),
-    ("field of a pod", details.PodView),
-    ("field of `activator`", activators.ActivatorView),
-    ("field of one of `objectWarnings`", activators.ObjectWarningView),
-    ("field of one of `watches`", activators.WatchView),
-    ("field of `manifests`", activators.ManifestsView),
-    ("field of `autoscaler`", activators.AutoscalerView),
-    ("field of a cold start", details.ColdStartView),
-    ("phase: until", details.PhasesView),
-    ("field of the history", revisions.HistoryView),
-    ("field of a revision's history", revisions.RevisionPastView),
-)
-
-
-def table(heading: str, view: Any) -> str:
-    """Return the table of a view's fields in Markdown."""
-    rows = (f"| `{name}` | {_set(words)}{meaning} |" for name, meaning, words in _fields(view))
-    return "\n".join((f"| {heading} | meaning |", "|---|---|", *rows))
-
-
-def rules() -> str:
-    """Return the table of rules in Markdown; where readiness counts, without its twin for it."""
-    by_readiness = {rule.value for rule in ReadinessRule}
-    rows = (
-        f"| `{one.rule.value}` | {one.sentence} |"
-        for one in VERDICTS
-        if one.decision is PodDecision.WAIT or one.rule.value not in by_readiness
-    )
-    return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
-
-
-def _set(words: list[str | None]) -> str:
-    """Return the words of a closed set; reasons are a link, since their table has a page."""
-    words = [word for word in words if word is not None]
-    if words and _REASONS.issuperset(words):
-        return "[a reason](reasons/README.md): "
-    return ", ".join(f"`{word}`" for word in words) + ": " if words else ""
-
-
-if __name__ == "__main__":
-    print(*(table(heading, view) for heading, view in TABLES), rules(), sep="\n\n")

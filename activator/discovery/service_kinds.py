@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from activator.discovery.dialect import (
     NO_ROUTE,
@@ -74,9 +74,6 @@ class _Read(NamedTuple):
 
     def __bool__(self) -> bool:
         return self.service is not None
-
-
-_GONE: Final = _Read(None, None)
 
 
 def _parse_service(key: ObjectKey, obj: object, scope: Scope) -> _Read:

@@ -209,6 +209,7 @@ class Demo:
     Attributes:
         manifests: the folder.
         kubeconfig: a file for ``kubectl``; set by `start`.
+        scaler_url: for reports of Services; set by `start`.
     """
 
     def __init__(
@@ -229,6 +230,7 @@ class Demo:
         """
         self.manifests = Path(tempfile.mkdtemp(prefix="activator-demo-"))
         self.kubeconfig = Path()
+        self.scaler_url = ""
         self._services = {each.name: each for each in services}
         self._plain = {each.name: each for each in plain}
         self._addresses = addresses or AddressPool()
@@ -274,8 +276,8 @@ class Demo:
         """Host and port of the scaler's API."""
         return "{}:{}".format(*self._scaler.admin)
 
-    async def start(self) -> str:
-        """Start the cluster and the scaler; return the URL for reports of Services.
+    async def start(self) -> None:
+        """Start the cluster and the scaler.
 
         The caller must call `run` afterwards, and `stop` in the end.
 
@@ -287,7 +289,7 @@ class Demo:
         await asyncio.wait([started, self._running], return_when=asyncio.FIRST_COMPLETED)
         if self._running.done():
             _raise(self._running.exception())
-        return "ws://{}:{}".format(*self._scaler.reports)
+        self.scaler_url = "ws://{}:{}".format(*self._scaler.reports)
 
     async def run(
         self, traffic: str = "127.0.0.1:8012", admin: str = "127.0.0.1:8080", print: Print = print

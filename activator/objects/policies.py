@@ -5,7 +5,6 @@ Pure. Knative has no counterpart.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
@@ -15,12 +14,10 @@ from urllib.parse import urlsplit
 
 from activator.objects.fields import Field, Problems, show
 from activator.objects.readers import (
-    Contradiction,
     Number,
     Reader,
     Text,
     Words,
-    cel_text,
     enum_of,
     members,
     switch,
@@ -69,7 +66,8 @@ OF_EACH: Final = (
 )
 #: The most members of a list; each is compared with each request that would have to wait.
 _MOST_MEMBERS: Final = 64
-_KEYS: Final = "header:NAME, client-ip or path, where NAME is a header field"
+#: The forms of a hash key, for people.
+KEY_FORMS: Final = "header:NAME, client-ip or path, where NAME is a header field"
 #: The name of a header field is a token, as a method is (RFC 9110 sections 5.6.2 and 9.1).
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}"
 #: Fields that frame a message or belong to one hop. The activator reads them before any rule.
@@ -128,7 +126,7 @@ _HEADER: Final = f"header:{_TOKEN}"
 #: The reader of each annotation that selects policies.
 READERS: Final[Mapping[str, Reader[Any]]] = {
     LOAD_BALANCING: words({name: name for name in POLICIES}),
-    HASH_KEY: Reader(Text(f"client-ip|path|{_HEADER}"), _KEYS, _key),
+    HASH_KEY: Reader(Text(f"client-ip|path|{_HEADER}"), KEY_FORMS, _key),
     STICKY: Reader(
         Text(f"cookie|client-ip|{_HEADER}"),
         "cookie, header:NAME or client-ip, where NAME is a header field",
@@ -192,23 +190,11 @@ _OF_CONNECTIONS: Final = frozenset(
 #: The annotations about requests of HTTP, which a TCP Service does not have.
 OF_HTTP: Final = tuple(name for name in ANNOTATIONS if name not in _OF_CONNECTIONS)
 
-_WANT_KEY: Final = tuple(name for name, row in POLICIES.items() if row.wants_key)
-_SINCE_POLICY: Final = f"since {LOAD_BALANCING} is "
-_SINCE_STICKY: Final = f"another policy, since {STICKY} is "
-#: The rules of ``parse`` for several annotations.
-CONTRADICTIONS: Final = (
-    Contradiction(
-        (HASH_KEY, LOAD_BALANCING, STICKY),
-        f'{cel_text(LOAD_BALANCING)} in {json.dumps(_WANT_KEY)} && {cel_text(HASH_KEY)} == "" && '
-        f'{cel_text(STICKY)} == "" ? '
-        f'{json.dumps(f"expected {_KEYS}, {_SINCE_POLICY}")} + {cel_text(LOAD_BALANCING)} : ""',
-    ),
-    Contradiction(
-        (LOAD_BALANCING, STICKY, HASH_KEY),
-        f'{cel_text(LOAD_BALANCING)} in {json.dumps(_WANT_KEY)} && {cel_text(STICKY)} != "" ? '
-        f'{json.dumps(f"expected {_SINCE_STICKY}")} + {cel_text(STICKY)}.lowerAscii() : ""',
-    ),
-)
+#: The load balancing policies that need a hash key.
+WANT_KEY: Final = tuple(name for name, row in POLICIES.items() if row.wants_key)
+#: Parts of the errors about values that contradict each other.
+SINCE_POLICY: Final = f"since {LOAD_BALANCING} is "
+SINCE_STICKY: Final = f"another policy, since {STICKY} is "
 
 #: Most unknown annotations of one object that are named.
 _SHOWN: Final = 3
@@ -237,11 +223,11 @@ def parse(annotations: Field) -> Policies:
     chosen, hash_key, sticky, overflow, adaptive = read(
         *("load-balancing", "hash-key", "sticky", "sticky-overflow", "adaptive-concurrency")
     )
-    if chosen in _WANT_KEY and (sticky or not hash_key):
+    if chosen in WANT_KEY and (sticky or not hash_key):
         if not problems:  # else the wrong value may be that of the other annotation
-            wrong, wanted = HASH_KEY, f"{_KEYS}, {_SINCE_POLICY}{chosen}"
+            wrong, wanted = HASH_KEY, f"{KEY_FORMS}, {SINCE_POLICY}{chosen}"
             if sticky:
-                wrong, wanted = LOAD_BALANCING, f"{_SINCE_STICKY}{sticky}"
+                wrong, wanted = LOAD_BALANCING, f"{SINCE_STICKY}{sticky}"
             problems.read(lambda: annotations.at(wrong).expected(wanted))
         chosen = ""
     policies = Policies(

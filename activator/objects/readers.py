@@ -1,33 +1,22 @@
-"""Readers of annotations: each reads a value, and has a CEL expression that refuses the same ones.
+"""Readers of annotations: each reads a value, and has the shape of the texts that it allows.
 
-The activator reads; the API server evaluates the expressions, which manifests/admission_policy.py
-collects. A pattern must mean the same to ``re`` and to RE2: without look-around, classes such as
-``\\d`` and counts above 1000. Source: the language of CEL, with the functions of Kubernetes 1.30.
+manifests/admission_policy.py makes an expression of each shape, so the API server refuses the same
+values. A pattern must mean the same to ``re`` and to RE2: without look-around, classes such as
+``\\d`` and counts above 1000.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from activator.objects.fields import Field
 
 T = TypeVar("T")
 _Enum = TypeVar("_Enum", bound=Enum)
-
-
-class Shape(Protocol):
-    """Which texts are allowed, in Python and in CEL."""
-
-    def allows(self, text: str) -> bool:
-        """Return whether a text without white space around it is allowed."""
-
-    def cel(self, value: str) -> str:
-        """Return the same as an expression; ``value`` is the one of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +28,6 @@ class Words:
     def allows(self, text: str) -> bool:
         """Return whether it is one of the words."""
         return text in self.words
-
-    def cel(self, value: str) -> str:
-        """Return the expression for it."""
-        return f"{value} in {json.dumps(self.words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +44,14 @@ class Number:
     decimals: int = 0
 
     @property
-    def _text(self) -> Text:
+    def text(self) -> Text:
+        """The shape of the number without its limits."""
         fraction = rf"(?:\.[0-9]{{1,{self.decimals}}})?" if self.decimals else ""
         return Text(rf"[0-9]{{1,10}}{fraction}")
 
     def allows(self, text: str) -> bool:
         """Return whether it is a number within the limits."""
-        return self._text.allows(text) and self.least <= float(text) <= self.most
-
-    def cel(self, value: str) -> str:
-        """Return the expression for it."""
-        limits = f"double({value}) >= {self.least:.2f} && double({value}) <= {self.most:.2f}"
-        return f"{self._text.cel(value)} && {limits}"
+        return self.text.allows(text) and self.least <= float(text) <= self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +76,6 @@ class Text:
             and not (self.but and re.fullmatch(self.but, text))
         )
 
-    def cel(self, value: str) -> str:
-        """Return the expression for it, the cheap part first."""
-        found = f"size({value}) <= {self.most} && {_matches(value, self.pattern)}"
-        return f"{found} && !{_matches(value, self.but)}" if self.but else found
-
 
 @dataclass(frozen=True, slots=True)
 class Members:
@@ -123,11 +99,9 @@ class Members:
         is_short = text.count(self.separator) < self.most
         return is_short and all(map(self.each.allows, self.of(text)))
 
-    def cel(self, value: str) -> str:
-        """Return the expression for it."""
-        members = f"{value}.split({json.dumps(self.separator)})"
-        each = f'{members}.map(m, m.trim()).all(m, m == "" || {self.each.cel("m")})'
-        return f"{members}.size() <= {self.most} && {each}"
+
+#: Which texts are allowed; white space around them does not count.
+Shape = Words | Number | Text | Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,31 +138,6 @@ class Reader(Generic[T]):
         except ValueError as error:
             field.expected(f"{self.allowed} ({error})", self.wrong)
 
-    def cel(self, name: str) -> str:
-        """Return an expression of the error's text for an annotation; empty for an allowed value.
-
-        The text ends before the value that was found.
-        """
-        wanted = json.dumps(f"expected {self.allowed}")
-        return f'[{cel_text(name)}].all(v, v == "" || {self.shape.cel("v")}) ? "" : {wanted}'
-
-
-class Contradiction(NamedTuple):
-    """Values that are allowed alone, but not together. Its parser states the rule a second time.
-
-    Attributes:
-        names: of the annotations; the first is the wrong one.
-        cel: as of ``Reader.cel``.
-    """
-
-    names: tuple[str, ...]
-    cel: str
-
-
-def cel_text(name: str) -> str:
-    """Return the expression of an annotation's text without white space around it."""
-    return f'variables.annotations[?{json.dumps(name)}].orValue("").trim()'
-
 
 def words(values: Mapping[str, T], wrong: T | None = None) -> Reader[T]:
     """Return a reader of words, each with its value."""
@@ -220,7 +169,3 @@ def members(
         lambda text: tuple(dict.fromkeys(map(value, shape.of(text)))) or None,
         (),
     )
-
-
-def _matches(value: str, pattern: str) -> str:
-    return f"{value}.matches({json.dumps(f'^(?:{pattern})$')})"

@@ -1,6 +1,6 @@
 """Reads the annotations of a Service into one typed record: one table, one row per annotation.
 
-docs/reference.md has the table; ``python -m activator.plain.annotations`` prints it.
+docs/reference.md has the table; ``python -m tests.activator.plain.reference`` prints it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
 from activator.objects.readers import (
-    Contradiction,
     Members,
     Number,
     Reader,
     Text,
-    cel_text,
     enum_of,
     members,
     switch,
@@ -599,32 +597,14 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
 #: The annotations that some module reads.
 KNOWN: Final = (ASLEEP, *READERS)
 
-_SINCE_TCP: Final = f"since {PROTOCOL} is tcp"
+SINCE_TCP: Final = f"since {PROTOCOL} is tcp"
 #: What a TCP Service may have for the annotations about requests of HTTP, also for people.
-_WITH_TCP: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+WITH_TCP: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     **dict.fromkeys(OF_REQUESTS, (("",), "no such annotation")),
     **dict.fromkeys(policies.KEYS, (("", "client-ip"), "client-ip")),
 }
-_MOST_SCALE, _LEAST_SCALE = f"{PREFIX}max-scale", f"{PREFIX}min-scale"
-_LIMIT: Final = "0 or at least min-scale, which is "
-#: The rules of ``read`` for several annotations.
-CONTRADICTIONS: Final = (
-    Contradiction(
-        (_MOST_SCALE, _LEAST_SCALE),
-        f'[[{cel_text(_MOST_SCALE)}, {cel_text(_LEAST_SCALE)}]].all(v, v.exists(t, t == "") || '
-        "int(v[0]) == 0 || int(v[0]) >= int(v[1])) "
-        f'? "" : "expected {_LIMIT}" + string(int({cel_text(_LEAST_SCALE)}))',
-    ),
-    *(
-        Contradiction(
-            (name, PROTOCOL),
-            f'{cel_text(PROTOCOL)} == "tcp" && !({cel_text(name)} in {json.dumps(allowed)}) ? '
-            f'{json.dumps(f"expected {wanted}, {_SINCE_TCP}")} : ""',
-        )
-        for name, (allowed, wanted) in _WITH_TCP.items()
-    ),
-    *policies.CONTRADICTIONS,
-)
+MOST_SCALE: Final = f"{PREFIX}max-scale"
+SCALE_LIMIT: Final = "0 or at least min-scale, which is "
 
 
 # -- the record, and its reader --------------------------------------------------------------------
@@ -719,7 +699,7 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
     """
     annotations = metadata["annotations"]
     protocol = str(annotations.at(PROTOCOL).value or "").strip()
-    why = {"tcp": _SINCE_TCP, "": since}.get(protocol, "")
+    why = {"tcp": SINCE_TCP, "": since}.get(protocol, "")
     if why:
         annotations = _of_connections(annotations, why, problems)
     found = {
@@ -737,8 +717,8 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)
     if 0 < most < least:
-        limit = annotations.at(_MOST_SCALE)
-        problems.read(lambda: limit.expected(f"{_LIMIT}{least}"))
+        limit = annotations.at(MOST_SCALE)
+        problems.read(lambda: limit.expected(f"{SCALE_LIMIT}{least}"))
         del scale["min_scale"], scale["max_scale"]
     if () in (found.get("paths"), found.get("headers")):
         found.pop("hosts", None)  # a wrong rule must not take all requests of the hosts
@@ -760,7 +740,7 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
 def _of_connections(annotations: Field, why: str, problems: Problems) -> Field:
     """Return the annotations without those about requests of HTTP, which are errors."""
     known = dict(annotations.mapping())
-    for name, (allowed, wanted) in _WITH_TCP.items():
+    for name, (allowed, wanted) in WITH_TCP.items():
         field = annotations.at(name)
         if field.value is not None and str(field.value).strip() not in allowed:
             problems.read(partial(field.expected, f"{wanted}, {why}"))
@@ -775,19 +755,3 @@ def _within(prefix: str, found: dict[str, Any]) -> dict[str, Any]:
         for name in list(found)
         if name.startswith(prefix)
     }
-
-
-def reference() -> str:
-    """Return the table of all annotations, in Markdown."""
-    rows = [
-        f"| `{PREFIX}{name}` | {row.values} | {row.default} | {row.meaning} |"
-        for name, row in TABLE.items()
-    ]
-    first = f"| `{ENABLED}` | `true`, `false` | `false` | Opts the Service in. |"
-    return "\n".join(
-        ["| annotation | values | default | meaning |", "|---|---|---|---|", first, *rows]
-    )
-
-
-if __name__ == "__main__":
-    print(reference())

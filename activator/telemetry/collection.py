@@ -136,7 +136,7 @@ class Totals(Generic[L, P]):
     def _sent(self) -> Iterator[P]:
         sources, observers = self._sources, self._sources.observers
         request_log, traces = observers.request_log, observers.traces.counters
-        yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
+        yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.cluster.error_counts())
         yield from self._by_word(f.CERTIFICATE_EXPIRY, "listener", observers.certificates.expiry)
         yield from self._one(f.REQUEST_LOG_LINES, request_log.lines)
         yield from self._one(f.REQUEST_LOG_FAILURES, request_log.failures)

@@ -324,9 +324,9 @@ async def test_templates_of_waiting_pages_follow_their_configmap(tmp_path: Path)
     good = services.templates["shop.html"]
     runtime.system_objects.set_config_map("activator-pages", {"shop.html": "<p onclick=a>"})
     assert services.templates["shop.html"] is good
-    assert runtime.config_errors["activator-pages"] == 1
+    assert runtime.cluster.error_counts()["activator-pages"] == 1
     runtime.system_objects.set_config_map("activator-pages", {})
-    assert (services.templates, runtime.config_errors["activator-pages"]) == ({}, 0)
+    assert (services.templates, runtime.cluster.error_counts()["activator-pages"]) == ({}, 0)
 
 
 def network_config_map(**data: str) -> dict[str, Any]:
@@ -348,7 +348,7 @@ async def test_how_pods_are_reached_follows_config_network(tmp_path: Path) -> No
     told: list[tuple[MeshMode, bool]] = []
     runtime.driver.set_mesh = lambda *mesh: told.append(mesh)  # type: ignore[method-assign] # spied on
     async with runtime.lifespan():
-        assert runtime.network == NetworkConfig(MeshMode.ENABLED)
+        assert runtime.cluster.network == NetworkConfig(MeshMode.ENABLED)
         runtime.system_objects.set_config_map(
             "config-network", {"enable-mesh-pod-addressability": "true"}
         )

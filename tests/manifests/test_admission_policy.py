@@ -7,7 +7,6 @@ import json
 from activator.objects.readers import Reader
 from activator.plain.annotations import (
     ASLEEP,
-    CONTRADICTIONS,
     KNOWN,
     PREFIX,
     READERS,
@@ -31,7 +30,9 @@ def test_each_annotation_has_an_expression() -> None:
         assert f'[?"{name}"]' in expression
         assert json.dumps(f"expected {reader.allowed}") in expression
         assert f', "{name}"' in variables["problems"]
-    assert len(CONTRADICTIONS) == variables["problems"].count("variables.contradiction_")
+    assert len(admission_policy.CONTRADICTIONS) == variables["problems"].count(
+        "variables.contradiction_"
+    )
 
 
 @in_one_test("wrong", ["(?=", "(?!", "(?<", "\\d", "\\w", "\\s", "\\b", "\\Z"])

@@ -102,10 +102,7 @@ def pages_reader(parse: Callable[[str], T]) -> Read[Mapping[str, T]]:
         parse: returns the template of a text; raises ValueError for an unusable text.
     """
 
-    def parse_or_none(text: str) -> T | None:
-        return parse(text)
-
-    kind: Kind[T | None] = Kind(parse_or_none, "", "TEMPLATE")
+    kind: Kind[T | None] = Kind(parse, "", "TEMPLATE")
 
     def read(reader: ConfigMapReader, last_good: Mapping[str, T]) -> Mapping[str, T]:
         found: dict[str, T] = {}

@@ -156,10 +156,6 @@ class Eviction:
         """Add a new connection, or one that was removed because it changes to HTTP/2."""
         (self._http2 if http2 else self._silent).append(connection)
 
-    def turn_away(self, connection: Evictable) -> None:
-        """Add a new connection beyond the limit."""
-        self.turned_away.append(connection)
-
     def on_first_request(self, connection: Evictable) -> None:
         """Record that a client has sent its first request."""
         _move(connection, self._http1)
@@ -300,7 +296,7 @@ class Proxy:
 
     def turn_away(self, client: ClientConnection) -> None:
         """Record a new client beyond the limit."""
-        self.connections.turn_away(client)
+        self.turned_away.append(client)
         self.count_turned_away()
 
     def count_turned_away(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from activator.keda.words import PROBERS
 from activator.knative.words import KUBELET_AGENT
-from activator.proxy.exchange.observers import RequestRecord, Trace, lines_to_send
+from activator.proxy.exchange.observers import RequestRecord, lines_to_send
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import error_forms, own_responses
 from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
     from activator.proxy.exchange.services import ProxyServices
     from activator.proxy.exchange.sides import ClientSide
-    from activator.runtime import RequestLog
+    from activator.runtime import RequestLog, RequestTrace
 
 #: The field line with the number of attempts.
 ATTEMPTS: Final = b"\r\nActivator-Attempts: %d"
@@ -70,7 +70,7 @@ def respond_not_found(
     services: ProxyServices,
     client: ClientSide,
     request: Request,
-    trace: Trace | None,
+    trace: RequestTrace | None,
     error: RevisionNotFound,
 ) -> None:
     """Respond to a request for an unknown revision; some probes are none."""

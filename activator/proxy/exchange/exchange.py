@@ -53,7 +53,7 @@ from activator.proxy.exchange.limits import (
     name_wait,
     seconds_to_response,
 )
-from activator.proxy.exchange.observers import Trace, begin_trace
+from activator.proxy.exchange.observers import begin_trace
 from activator.proxy.exchange.placement import (
     ClientAddresses,
     key_of,
@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from activator.proxy.exchange.heartbeat import EarlyStream
     from activator.proxy.exchange.services import ProxyServices
     from activator.proxy.exchange.sides import ClientSide
+    from activator.runtime import RequestTrace
 
 
 #: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
@@ -294,7 +295,7 @@ class Exchange(Requester):
         self.limits: TimeLimits | None = None
         self.response_size = 0
         self.counts_payload = False
-        self.trace: Trace | None = None
+        self.trace: RequestTrace | None = None
         self.added_lines = services.added_lines
         self.wait: PodWait | None = None
 

@@ -8,14 +8,14 @@ cmd/activator/main.go and pkg/http/request_log.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from activator.proxy.message.fields import without_named
 from activator.proxy.message.request import Request
 from throttler.model import Revision
 
 if TYPE_CHECKING:
-    from activator.runtime import RequestTracer
+    from activator.runtime import RequestTrace, RequestTracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,64 +53,11 @@ class RequestRecord:
     why: str = ""
 
 
-class Trace(Protocol):
-    """The spans of one request. Its methods must neither block nor raise."""
-
-    @property
-    def trace_id(self) -> str:
-        """32 hexadecimal digits."""
-
-    def found(self, revision: Revision) -> None:
-        """Record that the request's revision is found: it waits for a pod (``throttler_try``)."""
-
-    def no_pod(self, reason: str) -> None:
-        """Record why the request has no pod: it is queued, or gets the activator's own response.
-
-        Arguments:
-            reason: the value of a throttler.reason.Reason.
-        """
-
-    def assigned(self, address: str) -> None:
-        """Record that a pod is assigned; the connection follows (``activator_proxy``).
-
-        Arguments:
-            address: the pod's ``ip:port``.
-        """
-
-    def waiting(self) -> None:
-        """Record that the request is queued again."""
-
-    def sending(self, origin: str) -> bytes:
-        """Record that the request is sent to a pod; called for each attempt.
-
-        Arguments:
-            origin: where it is sent, as ``scheme://ip:port``.
-
-        Returns:
-            The header lines with the trace context for the pod, each with its CRLF. They replace
-            the client's ``traceparent`` and ``tracestate``.
-        """
-
-    def responded(self, status: int) -> None:
-        """Record that the head of the pod's final response has arrived."""
-
-    def failed(self, error: str) -> None:
-        """Record that an attempt failed; ``error`` is for people."""
-
-    def ended(self, status: int, outcome: str) -> None:
-        """Record the end of the request.
-
-        Arguments:
-            status: the status that the client got; 499 if it left before.
-            outcome: one of activator.records.counters.OUTCOMES, or ``unknown-revision``.
-        """
-
-
 #: Client fields that the activator's own trace context replaces.
 _CONTEXT_FIELDS = (b"traceparent", b"tracestate")
 
 
-def begin_trace(tracer: RequestTracer, request: Request, secure: bool) -> Trace:
+def begin_trace(tracer: RequestTracer, request: Request, secure: bool) -> RequestTrace:
     """Begin the trace of a request.
 
     Arguments:

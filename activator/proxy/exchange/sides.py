@@ -23,8 +23,8 @@ from activator.proxy.message.response import Response
 if TYPE_CHECKING:
     from activator.proxy.client.connection import ClientConnection
     from activator.proxy.exchange.exchange import RequestBody
-    from activator.proxy.exchange.observers import Trace
     from activator.proxy.exchange.tunnel import SwitchingSide
+    from activator.runtime import RequestTrace
 
 
 class ExchangeState(Enum):
@@ -278,7 +278,7 @@ class PodSide(ABC):
         client: ClientSide,
         request: Request,
         body: RequestBody,
-        trace: Trace | None,
+        trace: RequestTrace | None,
     ) -> bool:
         """Send the request's head and the buffered part of its body.
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast, final
 
 from activator.process.sockets import SocketKind, limit_unacknowledged
-from activator.proxy.exchange.observers import Trace, lines_to_send
+from activator.proxy.exchange.observers import lines_to_send
 from activator.proxy.exchange.sides import ClientSide, PodSide, Progress, Requester
 from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
@@ -34,6 +34,7 @@ from activator.proxy.transport.peer_socket import (
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.pods.pool import Pool
+    from activator.runtime import RequestTrace
 
 #: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).
 MAX_HEAD: Final = 1 << 20
@@ -329,7 +330,7 @@ class Http1Pod(PodSide):
         client: ClientSide,
         request: Request,
         body: RequestBody,
-        trace: Trace | None,
+        trace: RequestTrace | None,
     ) -> bool:
         target = self.pool.target
         if trace is None:

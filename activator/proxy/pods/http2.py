@@ -11,7 +11,6 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.sides import ClientSide, PodSide, Progress, Requester
 from activator.proxy.exchange.translation import as_block
 from activator.proxy.exchange.tunnel import SwitchingSide
@@ -43,6 +42,7 @@ from activator.proxy.transport.peer_socket import PeerKind, read_left
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.pods.pool import Pool
+    from activator.runtime import RequestTrace
 
 #: Most streams at a time until the pod has sent its settings (Go: the same).
 FIRST_STREAMS: Final = 100
@@ -183,7 +183,7 @@ class PodStream(PodSide):
         client: ClientSide,
         request: Request,
         body: RequestBody,
-        trace: Trace | None,
+        trace: RequestTrace | None,
     ) -> bool:
         self.requester = requester
         self.to_head = request.method == b"HEAD"

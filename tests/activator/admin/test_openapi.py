@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
 from activator import __version__
-from activator.admin import openapi
 from activator.admin.application import ENDPOINTS, create_app, index
 from activator.admin.openapi import document
 from activator.autoscaler.concurrency import Stat
 from activator.records.cold_starts import ColdStartPhase
 from activator.records.source_status import SourceStatus
+from tests.activator.admin import reference
 from tests.activator.telemetry.world import World
 from tests.rows import in_one_test
 from throttler.model import AppProtocol, Endpoint, ReadinessRule
@@ -152,16 +152,16 @@ async def test_a_word_that_is_not_in_its_closed_set_would_be_noticed(world):
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
-HINT = "python -m activator.admin.openapi prints what belongs there"
+HINT = "python -m tests.activator.admin.reference prints what belongs there"
 
 
-@in_one_test(("heading", "view"), openapi.TABLES)
+@in_one_test(("heading", "view"), reference.TABLES)
 def test_the_reference_has_the_tables(heading: str, view: type) -> None:
-    assert f"\n{openapi.table(heading, view)}\n\n" in PAGE, HINT
+    assert f"\n{reference.table(heading, view)}\n\n" in PAGE, HINT
 
 
 def test_the_reference_has_the_rules() -> None:
-    assert f"\n{openapi.rules()}\n\n" in PAGE, HINT
+    assert f"\n{reference.rules()}\n\n" in PAGE, HINT
 
 
 def test_a_field_is_listed_with_its_closed_set() -> None:
@@ -169,7 +169,7 @@ def test_a_field_is_listed_with_its_closed_set() -> None:
         plain: Annotated[int, "how many"]
         word: Annotated[str | None, "which", ("a", "b", None)]
 
-    assert openapi.table("field", View).splitlines()[2:] == [
+    assert reference.table("field", View).splitlines()[2:] == [
         "| `plain` | how many |",
         "| `word` | `a`, `b`: which |",
     ]

@@ -94,8 +94,8 @@ def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
 
 async def test_scaler_knows_the_service_and_the_folder_has_it():
     with Demo([], plain=[DemoService("web", idle=7.0)], addresses=addresses()) as demo:
-        url = await demo.start()
-        assert url.startswith("ws://127.0.0.1:")
+        await demo.start()
+        assert demo.scaler_url.startswith("ws://127.0.0.1:")
         host, _, port = demo.scaler_admin.partition(":")
 
         async def knows() -> bool:

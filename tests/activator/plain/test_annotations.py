@@ -31,6 +31,7 @@ from activator.plain.annotations import (
     WakerName,
     WakerWords,
 )
+from tests.activator.plain import reference
 from tests.rows import in_one_test
 from throttler.model import FlowKey, Policies, ProbeKind, QueueOrder
 from throttler.request_policies import (
@@ -407,7 +408,7 @@ def test_any_value_is_read_or_refused(texts: dict[str, Any]) -> None:
 
 
 def test_the_table_for_people_has_every_annotation() -> None:
-    lines = plain.reference().splitlines()
+    lines = reference.markdown().splitlines()
     assert len(lines) == len(TABLE) + 3
     assert all(line.count("|") == 5 for line in lines)
 
@@ -416,6 +417,6 @@ def test_the_reference_has_the_table() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "reference.md").read_text()
     shown = re.search(r"<!-- annotations -->\n(.*)\n<!-- /annotations -->", page, re.DOTALL)
     assert shown
-    assert shown[1].strip() == plain.reference(), (
-        "put the output of `python -m activator.plain.annotations` between the markers"
+    assert shown[1].strip() == reference.markdown(), (
+        "put the output of `python -m tests.activator.plain.reference` between the markers"
     )

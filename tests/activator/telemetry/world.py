@@ -80,7 +80,7 @@ class World(ANY):
         self.links: Any = SimpleNamespace(autoscaler=None, scaler=None)
         self.source: SourceStatus = NO_SOURCE
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
-        self.config_errors = {"config-network": 29}
+        self.cluster = SimpleNamespace(error_counts=lambda: {"config-network": 29})
         self.certificates: list[str] = []
         self.observers = SimpleNamespace(
             identity=Identity("activator", "", ""),
