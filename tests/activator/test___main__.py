@@ -76,10 +76,10 @@ def test_a_signal_while_modules_are_loaded_ends_it_at_once(
     with process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "loading\n"
+            assert process.stderr is not None
+            assert process.stdout.readline() == "loading\n", process.stderr.read()
             process.send_signal(number)
             assert process.wait(timeout=PATIENCE) == status
-            assert process.stderr is not None
             assert process.stderr.read() == output
         finally:
             process.kill()
