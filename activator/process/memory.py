@@ -17,8 +17,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-#: Allocations minus deallocations after which the youngest objects are checked. Objects that take
-#: the place of older ones do not count, so a check may find some thousands more. Each takes up to
+#: Allocations minus deallocations after which the youngest objects are checked. An object that
+#: replaces an older one does not count, so a check may find some thousands more. Each takes up to
 #: 0.8 µs. With 20,000 a check came every 20 minutes under faults: failed connection attempts leave
 #: cycles of tracebacks, and memory grew by 3 MiB until then (make soak).
 YOUNG: Final = 2_000
