@@ -50,7 +50,7 @@ $(RUNTIME): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-demo: $(RUNTIME)  ## Run four services that sleep on this machine; Ctrl-C ends it
+demo: $(RUNTIME)  ## Run five services that sleep on this machine; Ctrl-C ends it
 	@$(BIN)/activator demo
 
 check: $(STAMP)  ## Check format, lint and types

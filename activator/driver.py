@@ -1,7 +1,8 @@
 """Reads the clock, calls the throttler for decisions, and carries out the changes.
 
-Only this module carries out effects. ``Exchange`` alone calls the throttler without it: for a pod,
-to release its slot, and for values that have no effect elsewhere. It knows no HTTP and no cluster.
+Only this module carries out effects. The byte path alone calls the throttler without it: for a pod
+(``admit``), to release its slot and to reserve bytes. After an ``admit`` that queued the request it
+calls ``Driver.began_waiting``. The driver knows no HTTP and no cluster.
 """
 
 from __future__ import annotations

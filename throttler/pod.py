@@ -1,7 +1,7 @@
 """The record of one pod: its life as a table, its evidence, its requests, and its limit.
 
-Only its revision's throttler changes it. Knative's counterpart: podTracker in
-pkg/activator/net/throttler.go.
+Only its revision's throttler changes it, except ``last_response_at``, which the byte path sets.
+Knative's counterpart: podTracker in pkg/activator/net/throttler.go.
 """
 
 from __future__ import annotations
@@ -209,11 +209,12 @@ class PodState(Enum):
 class PodEvent(Enum):
     """The events of a pod, in the past tense.
 
-    DELISTED: Kubernetes no longer lists it. BECAME_NOT_READY: Kubernetes lists it, but no longer as
-    ready. CONNECT_FAILED: it could not get a request, or closed before a byte of its response.
-    EJECTED: outlier ejection, see throttler.backends. TRUSTED: Kubernetes lists it as ready, and no
-    probe is needed, see throttler.model. BYPASSED: a setting sends all requests to the ClusterIP,
-    so results of probes no longer count. IDLE: a draining pod has no request left.
+    LISTED: Kubernetes lists a draining pod again. DELISTED: Kubernetes no longer lists it.
+    BECAME_NOT_READY: Kubernetes lists it, but no longer as ready. CONNECT_FAILED: it could not get
+    a request, or closed before a byte of its response. EJECTED: outlier ejection, see
+    throttler.backends. TRUSTED: Kubernetes lists it as ready, and no probe is needed, see
+    throttler.model. BYPASSED: a setting sends all requests to the ClusterIP, so results of probes
+    no longer count. IDLE: a draining pod has no request left.
     """
 
     LISTED = "listed"
@@ -244,29 +245,24 @@ _P, _H, _D = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING
 #: The whole life of a pod. A pair that is absent cannot happen; if it does, that is a bug. GONE is
 #: final: an address that Kubernetes lists again after that is a new pod.
 TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
-    (_P, PodEvent.LISTED): Transition(_P),
     (_P, PodEvent.DELISTED): Transition(_D),
     (_P, PodEvent.BECAME_NOT_READY): Transition(_P),
     (_P, PodEvent.PROBE_PASSED): Transition(_H),
     (_P, PodEvent.PROBE_FAILED): Transition(_P),
     (_P, PodEvent.CONNECT_FAILED): Transition(_P),
-    (_P, PodEvent.EJECTED): Transition(_P),
     (_P, PodEvent.TRUSTED): Transition(_H),
     (_P, PodEvent.BYPASSED): Transition(_P, new_epoch=True),
-    (_H, PodEvent.LISTED): Transition(_H),
     (_H, PodEvent.DELISTED): Transition(_D),
     (_H, PodEvent.BECAME_NOT_READY): Transition(_P, new_epoch=True),
     (_H, PodEvent.PROBE_PASSED): Transition(_H),
     (_H, PodEvent.PROBE_FAILED): Transition(_P, new_epoch=True),
     (_H, PodEvent.CONNECT_FAILED): Transition(_P, new_epoch=True),
     (_H, PodEvent.EJECTED): Transition(_P, new_epoch=True),
-    (_H, PodEvent.TRUSTED): Transition(_H),
     (_H, PodEvent.BYPASSED): Transition(_P, new_epoch=True),
     (_D, PodEvent.LISTED): Transition(_P, new_epoch=True),
     (_D, PodEvent.PROBE_PASSED): Transition(_D),
     (_D, PodEvent.PROBE_FAILED): Transition(_D),
     (_D, PodEvent.CONNECT_FAILED): Transition(_D),
-    (_D, PodEvent.EJECTED): Transition(_D),
     (_D, PodEvent.IDLE): Transition(PodState.GONE),
 }
 
@@ -460,8 +456,9 @@ class Ejection:
     Attributes:
         active: whether the pod is ejected; ``ProbeRecord.error`` is the response that caused it.
         consecutive_errors: error responses since the last good one.
-        half_open: whether the pod is usable again after an ejection, but gets few requests until it
-            has responded well to one.
+        half_open: whether the pod is usable again after queue-proxy's own response ejected it, but
+            gets one request more than it has. That ends with its next response that does not eject
+            it, or ``SLOW_START_STEP`` after its probe if requests wait.
         until: a passed probe ends the ejection only after this time.
         count: recent ejections of the pod.
         recovered_at: when it first responded well after the last ejection; infinite before.

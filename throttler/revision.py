@@ -65,7 +65,8 @@ class Statistics:
         queued_bytes: buffered bytes of queued requests.
         oldest_arrival: arrival of the first queued request, seconds on the caller's clock; or None.
         pods: all known pods, and pods whose address moved to another revision.
-        service: the ClusterIP while no pod is reachable; see its ``in_use``.
+        service: the record of the ClusterIP while it is needed; else None. Requests go there only
+            while its ``PodTracker.in_use`` is true.
         start, turnover: seconds, see throttler.forecast; None if unknown.
     """
 

@@ -176,7 +176,8 @@ class Changes:
         probe: pods to probe now.
         gone: removed pods; the caller releases their connections and probes.
         taken: pods whose address moved to another revision, ``pod.taken_by``.
-        service: the ClusterIP if its use has begun or ended; see its ``in_use``.
+        service: the record of the ClusterIP if its use has begun or ended: its ``in_use`` shows
+            which; else None.
         stranded: queued tickets of a revision whose last usable pod is lost. They stay queued,
             unless the caller cancels a request that may not start a pod.
     """

@@ -34,9 +34,9 @@ EVENTS = [
     PodEvent.IDLE,
 ]
 TABLE: dict[PodState, list[tuple[PodState, str] | None]] = {
-    P: [(P, ""), (D, ""), (P, ""), (H, ""), *[(P, "")] * 3, (H, ""), (P, "+"), NEVER],
-    H: [(H, ""), (D, ""), (P, "+"), (H, ""), *[(P, "+")] * 3, (H, ""), (P, "+"), NEVER],
-    D: [(P, "+"), NEVER, NEVER, (D, ""), *[(D, "")] * 3, NEVER, NEVER, (G, "")],
+    P: [NEVER, (D, ""), (P, ""), (H, ""), (P, ""), (P, ""), NEVER, (H, ""), (P, "+"), NEVER],
+    H: [NEVER, (D, ""), (P, "+"), (H, ""), *[(P, "+")] * 3, NEVER, (P, "+"), NEVER],
+    D: [(P, "+"), NEVER, NEVER, (D, ""), (D, ""), (D, ""), *[NEVER] * 3, (G, "")],
     G: [NEVER] * 10,
 }
 CELLS = [

@@ -275,9 +275,7 @@ def data_server(proxy: Proxy) -> GatedServer:
 def service_listener(proxy: Proxy, sock: socket.socket, port: ClientPort) -> PausingListener:
     """Return the listener of a port that belongs to one Service, or of the admission port.
 
-    It accepts clients at once.
-
-    Its connections end when the connections of the data ports do.
+    It accepts clients at once. Its connections end when the connections of the data ports do.
 
     Arguments:
         proxy: the objects that all connections share.

@@ -292,7 +292,13 @@ class Engine:
             logger.exception("Service %s/%s: unexpected error", *name)
 
     def busy(self, names: Iterable[ServiceName]) -> None:
-        """Decide at once about Services without pods. ``StatServer`` calls it with each report."""
+        """Decide at once about Services with a request, but without replicas or ready pods.
+
+        ``ScalerProcess`` calls it for each report with requests.
+
+        Arguments:
+            names: of the Services that have requests.
+        """
         if self._phase is not _Phase.DECIDING:
             return
         now = self._clock()
