@@ -9,8 +9,11 @@ but less precisely.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from enum import Enum
+from functools import cache
 from typing import Final, NamedTuple
 
 
@@ -68,10 +71,19 @@ def find_dead(sock: socket.socket, peer: SocketKind) -> None:
     Raises:
         OSError: the socket is closed already.
     """
-    for level, option, value in options(peer):
-        sock.setsockopt(level, option, value)
+    fd = sock.fileno()
+    if fd < 0:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    # A socket of uvloop makes another one for each option. Options do not depend on the family.
+    own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fd)
+    try:
+        for level, option, value in options(peer):
+            own.setsockopt(level, option, value)
+    finally:
+        own.detach()
 
 
+@cache
 def options(peer: SocketKind) -> tuple[tuple[int, int, int], ...]:
     """Return the options of a kind that this machine has, each with its level and its value."""
     values = peer.value

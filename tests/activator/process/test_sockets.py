@@ -46,17 +46,16 @@ def test_a_client_that_is_accepted_inherits_the_options_of_the_port() -> None:
 
 
 def test_macos_has_the_idle_time_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Recording:
-        def __init__(self) -> None:
-            self.set: list[tuple[int, int, int]] = []
-
-        def setsockopt(self, level: int, option: int, value: int) -> None:
-            self.set.append((level, option, value))
-
     monkeypatch.delattr(socket, "TCP_KEEPIDLE")
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
     monkeypatch.setattr(socket, "TCP_KEEPALIVE", 0x10, raising=False)
-    sock = Recording()
-    sockets.find_dead(sock, SocketKind.POD)  # type: ignore[arg-type] # as much of one as it uses
-    assert (socket.IPPROTO_TCP, 0x10, 15) in sock.set
-    assert len(sock.set) == 4
+    found = sockets.options.__wrapped__(SocketKind.POD)  # the others are remembered
+    assert (socket.IPPROTO_TCP, 0x10, 15) in found
+    assert len(found) == 4
+
+
+def test_a_closed_socket_has_no_options() -> None:
+    sock = socket.socket()
+    sock.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        find_dead(sock, SocketKind.POD)
