@@ -101,7 +101,7 @@ class Probe:
             self._open_stream()
             return
         # A TCP probe needs a new connection: an open one proves nothing.
-        connection = None if self._spec.kind in _CONNECTS else self._pool.take()
+        connection = None if self.connects else self._pool.take()
         if connection is None:
             self._pool.dial(self, self._timeout)
         else:
@@ -121,13 +121,22 @@ class Probe:
         """Whether the probe has not ended."""
         return self._done is not None
 
+    @property
+    def connects(self) -> bool:
+        """Whether the probe passes with a connection."""
+        return self._spec.kind in _CONNECTS
+
+    def on_accepted(self) -> None:
+        """Pass: the pod has accepted a connection, which is closed again."""
+        self._finish("", "")
+
     def on_dialed(self, connection: ProbeConnection) -> None:
         """Send the probe on a new connection. A TCP probe passes."""
         if self._done is None:
             connection.release()
-        elif self._spec.kind in _CONNECTS:
+        elif self.connects:
             connection.release()
-            self._finish("", "")
+            self.on_accepted()
         else:
             self._send(connection)
 

@@ -9,8 +9,12 @@ but less precisely.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
+from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from typing import Final, NamedTuple
 
 
@@ -57,6 +61,8 @@ _IDLE: Final = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
 _INTERVAL: Final = ("TCP_KEEPINTVL",)
 _COUNT: Final = ("TCP_KEEPCNT",)
 _USER_TIMEOUT: Final = ("TCP_USER_TIMEOUT",)
+#: The results of a connect that has succeeded.
+_CONNECTED: Final = (0, errno.EISCONN)
 
 
 def find_dead(sock: socket.socket, peer: SocketKind) -> None:
@@ -68,10 +74,19 @@ def find_dead(sock: socket.socket, peer: SocketKind) -> None:
     Raises:
         OSError: the socket is closed already.
     """
-    for level, option, value in options(peer):
-        sock.setsockopt(level, option, value)
+    fd = sock.fileno()
+    if fd < 0:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    # A socket of uvloop makes another one for each option. Options do not depend on the family.
+    own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fd)
+    try:
+        for level, option, value in options(peer):
+            own.setsockopt(level, option, value)
+    finally:
+        own.detach()
 
 
+@cache
 def options(peer: SocketKind) -> tuple[tuple[int, int, int], ...]:
     """Return the options of a kind that this machine has, each with its level and its value."""
     values = peer.value
@@ -95,6 +110,53 @@ def limit_unacknowledged(sock: socket.socket, peer: SocketKind) -> None:
 def _option(names: tuple[str, ...]) -> int | None:
     """Return the first of these options that this machine has."""
     return next((getattr(socket, name) for name in names if hasattr(socket, name)), None)
+
+
+#: The error of a connection that a peer accepted and closed at once.
+CLOSED_AT_ONCE: Final = "the pod closed the new connection"
+
+
+def check_accepts(
+    ip: str, port: int, within: float, done: Callable[[OSError | None], None]
+) -> None:
+    """Connect to an IP address, and close the connection: it needs a socket, but no transport.
+
+    Arguments:
+        within: seconds.
+        done: called in a later turn of the loop with the error; None if the peer has accepted.
+    """
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def end(error: OSError | None = None) -> None:
+        if timer is not None:
+            timer.cancel()
+            loop.remove_writer(sock)
+        try:
+            if error is None and not sock.recv(1, socket.MSG_PEEK):
+                error = OSError(CLOSED_AT_ONCE)
+        except BlockingIOError:
+            pass  # it is open
+        except OSError as failed:
+            error = failed
+        sock.close()
+        done(error)
+
+    try:
+        sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET)
+    except OSError as error:
+        loop.call_soon(done, error)
+        return
+    sock.setblocking(False)
+    code = sock.connect_ex((ip, port))
+    if code == errno.EINPROGRESS:  # a peer on this machine has accepted meanwhile
+        code = sock.connect_ex((ip, port))
+    if code == errno.EALREADY:
+        late = TimeoutError(f"connect timed out after {within:.3g} s")
+        timer = loop.call_later(within, end, late)
+        loop.add_writer(sock, end)
+    else:
+        loop.call_soon(end, None if code in _CONNECTED else OSError(code, os.strerror(code)))
 
 
 #: Seconds of silence of an address after which the dial tries the next one too, as Go's

@@ -15,6 +15,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
+from activator.process.sockets import CLOSED_AT_ONCE
 from activator.proxy.exchange.sides import Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2
 from activator.proxy.pods.http1 import Http1Pod
@@ -40,8 +41,6 @@ HANDSHAKE_TIMEOUT = 10.0
 HANDSHAKE_FACTOR = 5.0
 #: Most seconds for a pod to close its side of TLS. Then the activator closes the TCP connection.
 SHUTDOWN_TIMEOUT = 5.0
-#: The error of a connection that a pod accepted and closed at once.
-CLOSED_AT_ONCE = "the pod closed the new connection"
 #: Most seconds to wait for a pod's settings. They are its first frame (RFC 9113 section 3.4), so
 #: nearly always one round trip is enough. gRPC servers fail requests beyond their limit of streams,
 #: and do not refuse them.

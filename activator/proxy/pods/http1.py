@@ -396,7 +396,7 @@ class Http1Pod(PodSide):
         """Keep the connection for the next request; close it if there are enough."""
         pool = self.pool
         resources = pool.resources
-        if pool.gone or resources.idle >= resources.limits.max_idle:
+        if pool.has_enough():
             self.transport.close()
             return
         self.reused = True

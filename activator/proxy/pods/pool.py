@@ -398,6 +398,10 @@ class Pool:
 
     # -- both -----------------------------------------------------------------------------------
 
+    def has_enough(self) -> bool:
+        """Return whether a connection in HTTP/1 that becomes idle closes at once."""
+        return self.gone or self.resources.idle >= self.resources.limits.max_idle
+
     def take_idle(self, *, http2: bool) -> object | None:
         """Return a connection that can carry a request now; None without one."""
         if not http2:

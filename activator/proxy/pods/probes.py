@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
+from activator.process.sockets import check_accepts
 from activator.proxy.exchange.sides import PodSide, Progress, Requester
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import name_of_code
 from activator.proxy.http2.hpack import Decoder, line
+from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.response import Response
+from activator.proxy.pods.dial import LOCAL_SHORTAGE, connect_cause, connect_error
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import Http2Pod, PodStream
 from activator.proxy.pods.pool import ConnectionPools, Pool
@@ -74,7 +77,7 @@ class ProbePool:
     def dial(self, probe: Probe, within: float) -> None:
         """Open a connection for the probe, and one for requests before that if necessary.
 
-        ``on_dialed`` or ``on_dial_failed`` of the probe follows.
+        ``on_dialed``, ``on_accepted`` or ``on_dial_failed`` of the probe follows.
 
         Arguments:
             within: seconds for each step.
@@ -160,7 +163,25 @@ class ProbeConnection(_ProbeRequester):
         self._within = within
         self._proving = secure is not None and not secure.reachable
         pool = secure if self._proving and secure is not None else self._plain
-        pool.dial(self, within)
+        target, resources = pool.target, pool.resources
+        bare = pool.has_enough() and target.proof is None and probe.connects
+        if bare and resources.files.take_now(probe=True):
+            limit = min(within, resources.limits.connect_timeout)
+            check_accepts(target.host, target.port, limit, self._on_checked)
+        else:
+            pool.dial(self, within)
+
+    def _on_checked(self, error: OSError | None) -> None:
+        """Handle the end of a connection that the pool would have closed at once."""
+        pool, dialer = self._plain, self._dialer
+        pool.resources.files.release()
+        if error is None:
+            assert dialer is not None
+            dialer.on_accepted()
+        elif error.errno in LOCAL_SHORTAGE:
+            pool.dial(self, self._within)
+        else:
+            self.on_dial_failed(pool.failed(connect_error(error), HTTP_1_1), connect_cause(error))
 
     def on_connected(self, side: PodSide) -> None:
         if self._proving:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +16,7 @@ from activator.probing.probe import Probe
 from activator.process.timers import Tasks
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
-from tests.activator.probing.test_probe import TIMEOUT, Verdict, ok, serving, tracker
+from tests.activator.probing.test_probe import TIMEOUT, Server, Verdict, ok, serving, tracker
 from tests.activator.probing.world import until as until_moment
 from tests.activator.proxy.http2.peers import Http2Pod, Message, Peer
 from tests.activator.proxy.pods.test_dial import Bench, Dialer, secure
@@ -113,6 +115,40 @@ async def test_without_tls_probes_and_requests_share_their_connections(anyio_bac
     assert bench.pools.of(bench.tracked).take() is probe.upstream.pod
     probe.upstream.cancel()
     await bench.end()
+
+
+async def checked(server: Server) -> Verdict:
+    """Probe a pod whose pool closes each connection at once; no connection stays."""
+    server.pools.resources.limits = PoolLimits(max_idle=0)
+    verdict = await server.probe()
+    assert (server.pools.connections, server.pools.files.pods) == (0, 0)
+    return verdict
+
+
+async def test_a_probe_by_tcp_of_a_pool_with_enough_connections_passes() -> None:
+    async with serving(None, ProbeSpec()) as server:
+        assert await checked(server) == ("", "")
+        await until(lambda: len(server.connections) == 1)
+
+
+async def test_a_probe_by_tcp_fails_as_with_a_connection_that_is_kept() -> None:
+    async with serving(None, ProbeSpec()) as server:
+        server.pod = tracker("127.0.0.1:1", ProbeSpec())
+        before = await server.probe()
+        assert await checked(server) == before == ("connect-failed", "connection refused")
+
+
+async def test_a_probe_by_tcp_waits_out_a_local_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def passed() -> Verdict:
+        async with serving(None, ProbeSpec()) as server:
+            monkeypatch.setattr(socket, "socket", none)
+            return await checked(server)
+
+    def none(*_: object) -> socket.socket:
+        monkeypatch.undo()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    assert await passed() == ("", "")
 
 
 HEALTH = ProbeSpec(ProbeKind.GRPC, service=b"shop.v1.Cart")
