@@ -199,9 +199,10 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
     if wrong and not any(pod.flag("usable") for pod in pods):
         return wrong + failures
     if reason := one.text("reason", default=""):
+        if start := starting(one, reason, late=False):
+            return start
         detail = one.text("reasonDetail", default="")
-        shown = starting(one, reason) or reason
-        return f"{shown}: {detail}" if detail and shown.endswith(reason) else shown
+        return f"{reason}: {detail}" if detail else reason
     if deleted(one):
         return "deleted"
     service = one.node("clusterIP")
