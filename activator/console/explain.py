@@ -42,7 +42,9 @@ def page(
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    known = status.state_of(activator) if activator is not None else ()
+    texts = [each.text("warning") for each in one.nodes("objectWarnings", required=False)]
+    shown = tuple(f": {text}" for text in texts if text)
+    known = status.state_of(activator, shown) if activator is not None else ()
     waits = "reason" in one or "nextReason" in one
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")

@@ -7,7 +7,7 @@ drawn. Knative has no counterpart: its activator has no API.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import chain, islice
@@ -248,13 +248,17 @@ OLD: Final = 120.0
 LISTED_ERRORS: Final = 5
 
 
-def state_of(activator: client.Json) -> tuple[Fact, ...]:
+def state_of(activator: client.Json, shown: Iterable[str] = ()) -> tuple[Fact, ...]:
     """Return the state of an activator, without its revisions.
+
+    Arguments:
+        shown: the warnings that the page has elsewhere.
 
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    lines = tuple(chain.from_iterable(part(activator) for part in _PARTS))
+    found = chain.from_iterable(part(activator) for part in _PARTS)
+    lines = tuple(line for line in found if not line.endswith(tuple(shown)))
     return (Fact("Activator", lines),) if lines else ()
 
 

@@ -682,6 +682,22 @@ def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
         assert "{name}" not in text
 
 
+def test_an_error_of_a_file_is_shown_once(world):
+    """The warning about the object has its text already."""
+    about = {"kind": "Service", "namespace": "default", "name": "hello", "reason": "invalid"}
+    warnings = [about | {"warning": "idle-seconds: expected 60"}]
+    errors = {
+        "manifestErrors": {
+            "/m/s.yaml": "line 1: Service default/hello: " + "idle-seconds: "
+            "expected 60\nline 9: Service default/other: port"
+        }
+    }
+    answer = view(world, service(world), objectWarnings=warnings)
+    text = "\n".join(shown(answer, manifests={"folder": "/m"}, **errors))
+    assert text.count("expected 60") == 1
+    assert "/m/s.yaml: line 9: Service default/other: port" in text
+
+
 @pytest.mark.parametrize("owner", list(Owner))
 def test_every_reason_of_the_scaler_can_be_shown(world, owner):
     scaled = {"owner": owner.value, "replicas": {"present": 0, "ready": 0}, "phase": "asleep"}
