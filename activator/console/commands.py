@@ -118,9 +118,8 @@ class Explain:
             if (*known,) == key
         ]
         if self._kind and kinds:
-            return client.NotKnown(
-                f"{'/'.join(key)} is of kind {' and '.join(kinds)}, not {self._kind}: leave out --kind"
-            )
+            found = f"{'/'.join(key)} is of kind {' and '.join(kinds)}"
+            return client.NotKnown(f"{found}, not {self._kind}: leave out --kind")
         similar = near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return client.NotKnown(

@@ -529,7 +529,7 @@ def guide(
         "  # the same for connections of any protocol: a port names the Service, and no host does",
         f"  curl http://{traffic.rpartition(':')[0]}:{tcp}/",
         "",
-        "  # start a pod of hello, and wait for a line 'pod hello-N is ready for Kubernetes as well';",
+        "  # start a pod of hello; wait for a line 'pod hello-N is ready for Kubernetes as well';",
         f"  {hello}/",
         "  # then, within 15 s, make the pod not ready, and send a request, which waits",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",

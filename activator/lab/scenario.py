@@ -70,7 +70,7 @@ class ScenarioOutcome(NamedTuple):
     """The outcome of a scenario.
 
     Attributes:
-        error: why the script did not reach its end: ``interrupted`` after a signal; empty if it did.
+        error: why the script did not reach its end, ``interrupted`` for a signal; else empty.
         seconds: from the start to the end of the last process.
     """
 
