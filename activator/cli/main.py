@@ -381,8 +381,8 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
       queued           queued requests
       oldest waiter    how long the first queued request has waited
       state            serving, serving by ClusterIP (only the private Service is reachable),
-                       starting or scaled-to-zero; or the reason why requests wait, as in
-                       docs/reasons
+                       asleep, starting or scaled-to-zero; or the reason why requests wait,
+                       as in docs/reasons
 
     \b
     Look next:

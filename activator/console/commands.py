@@ -87,7 +87,7 @@ class Explain:
         self, namespace: str, name: str, kind: str | None = None, scaler_url: str = ""
     ) -> None:
         self._namespace, self._name = namespace, name
-        self._scaler_url = scaler_url
+        self._kind, self._scaler_url = kind, scaler_url
         self.path = f"{client.REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
         if kind is not None:
             self.path += f"?kind={quote(status.KINDS.get(kind, kind), safe='')}"
@@ -111,6 +111,15 @@ class Explain:
             return Status(None).not_known(admin)
         if refused := self._warnings(admin):
             return client.NotKnown(f"{refused}So the activator does not use it.")
+        key = self._namespace, self._name
+        kinds = [
+            kind
+            for kind, *known in map(status.named, revisions.nodes("revisions"))
+            if (*known,) == key
+        ]
+        if self._kind and kinds:
+            found = f"{'/'.join(key)} is of kind {' and '.join(kinds)}"
+            return client.NotKnown(f"{found}, not {self._kind}: leave out --kind")
         similar = near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return client.NotKnown(

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from shlex import quote
-from typing import Final
+from typing import Final, NamedTuple
 
 from activator.console import client, explain_parts, status
-from activator.console.explain_parts import FIRST_START, NOT_SCALED, ScalerFacts
+from activator.console.explain_parts import NOT_SCALED, ScalerFacts
 from activator.console.screen import Fact, Page
 from throttler import reason as reasons
 from throttler.reason import TABLE, Reason
@@ -42,13 +42,16 @@ def page(
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    known = status.state_of(activator) if activator is not None else ()
+    texts = [each.text("warning") for each in one.nodes("objectWarnings", required=False)]
+    shown = tuple(f": {text}" for text in texts if text)
+    known = status.state_of(activator, shown) if activator is not None else ()
     waits = "reason" in one or "nextReason" in one
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
     starts = _starts(one, scaled.starting)
-    facts = tuple(_facts(one, _folder(activator), cause, wrong, starts))
+    folder = _folder(activator)
+    facts = tuple(_facts(one, _Source(folder, _link(activator)), cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
         one.text("nextReason", ""),
@@ -70,6 +73,18 @@ def _wrong(one: client.Json, activator: client.Json | None) -> list[client.Json]
     ]
 
 
+class _Source(NamedTuple):
+    """Where an activator's objects come from.
+
+    Attributes:
+        folder: the folder; empty for a cluster.
+        link: the link to a scaler or an autoscaler; None without one.
+    """
+
+    folder: str
+    link: client.Json | None
+
+
 def _headline(one: client.Json, cause: str, starts: bool) -> str:
     name = f"{one.text('namespace')}/{one.text('name')}"
     if (interceptor := one.node("interceptor")) is not None:
@@ -81,16 +96,16 @@ def _headline(one: client.Json, cause: str, starts: bool) -> str:
     if queued:
         waits = f"1 {unit} waits" if queued == 1 else f"{queued} {unit}s wait"
         reason = one.text("reason", default="for an unknown reason")
-        return f"{name}: {waits}, {cause or _starting(one, reason) or reason}"
+        return f"{name}: {waits}, {cause or status.starting(one, reason) or reason}"
     if status.deleted(one):
         new = "404" if unit == "request" else "no pod"
         return f"{name}: deleted; no {unit} waits, a new one would get {new}"
     if "nextReason" in one:
         reason = one.text("nextReason")
-        would = "a pod is starting" if starts else f"a new one would, {reason}"
-        state = cause or _starting(one, reason) or would
-        return f"{name}: no {unit} waits, {state}"
-    would = ", a new one would" if status.capacity(one) == "0" else ""
+        would = ", a pod is starting" if starts else f"; a new one would wait ({reason})"
+        state = cause or status.starting(one, reason)
+        return f"{name}: no {unit} waits{f', {state}' if state else would}"
+    would = "; a new one would wait" if status.capacity(one) == "0" else ""
     return f"{name}: no {unit} waits{would}"
 
 
@@ -100,7 +115,11 @@ def _starts(one: client.Json, elsewhere: float | None) -> bool:
     Arguments:
         elsewhere: seconds since the scaler requested the first replica; None without a start.
     """
-    if elsewhere is None or one.text("nextReason", "") not in reasons.OF_STARTS or _failed(one):
+    if (
+        elsewhere is None
+        or one.text("nextReason", "") not in reasons.OF_STARTS
+        or status.failed(one)
+    ):
         return False
     forecast = one.node("forecast")
     usual, took = 0.0, elsewhere
@@ -108,27 +127,7 @@ def _starts(one: client.Json, elsewhere: float | None) -> bool:
         usual = forecast.number("startSeconds", default=0.0)
         took = max(elsewhere, forecast.number("startingSeconds", default=0.0))
     # The usual time is a median, so many healthy starts take somewhat longer.
-    return took <= (max(3 * usual, CLEARLY_LATE) if usual else FIRST_START)
-
-
-def _starting(one: client.Json, reason: str, *, late: bool = True) -> str:
-    """Return how far a start is; empty if none is in progress, or if pods have another problem.
-
-    Arguments:
-        late: whether to describe a start that takes longer than usual, too. After a failed start
-            each one is late while no usual time is known.
-    """
-    forecast = (
-        one.node("forecast") if reason in reasons.OF_STARTS and not status.deleted(one) else None
-    )
-    if forecast is None or "startingSeconds" not in forecast:
-        return ""
-    took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
-    first = 0.0 if _failed(one) else FIRST_START
-    if took <= (usual or first):
-        return f"starting, {took:.1f}{f' of about {usual:.3g}' if usual else ''} s"
-    usually = f", longer than the usual {usual:.3g} s" if usual else ""
-    return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
+    return took <= (max(3 * usual, CLEARLY_LATE) if usual else status.FIRST_START)
 
 
 def _folder(activator: client.Json | None) -> str:
@@ -137,13 +136,20 @@ def _folder(activator: client.Json | None) -> str:
     return folder.text("folder", default="") if folder is not None else ""
 
 
+def _link(activator: client.Json | None) -> client.Json | None:
+    """Return the link to the scaler of Services, or else to the autoscaler; None without both."""
+    if activator is None:
+        return None
+    return activator.node("scaler") or activator.node("autoscaler")
+
+
 def _facts(
-    one: client.Json, folder: str, cause: str, wrong: list[client.Json], starts: bool
+    one: client.Json, source: _Source, cause: str, wrong: list[client.Json], starts: bool
 ) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reasons(one, folder, cause, wrong, starts)
-    if failed := _failed(one):
-        yield Fact("Failed starts", tuple(_failed_starts(one, failed)))
+        yield from _reasons(one, source, cause, wrong, starts)
+    if count := status.failed(one):
+        yield Fact("Failed starts", tuple(_failed_starts(one, count)))
     if (probe := one.node("probe")) is not None and "why" in probe:
         yield Fact("Probe", (_probe(probe), probe.text("why")))
     if (interceptor := one.node("interceptor")) is not None:
@@ -171,7 +177,7 @@ def _facts(
 
 
 def _reasons(
-    one: client.Json, folder: str, cause: str, wrong: list[client.Json], starts: bool
+    one: client.Json, source: _Source, cause: str, wrong: list[client.Json], starts: bool
 ) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would.
 
@@ -180,6 +186,7 @@ def _reasons(
     """
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
+    folder = source.folder
     is_service, is_route = status.is_plain(one), one.node("interceptor") is not None
     why = status.worded(one, meaning(reason, is_service=is_service)) or reason
     own = [each for each in wrong if "reason" in each and reason == Reason.NO_ENDPOINTS.value][:1]
@@ -190,7 +197,13 @@ def _reasons(
     names = one.text("namespace"), one.text("name")
     route = one.node("route")
     pods = route.text("podsService", default="") if route is not None else ""
-    todo = what_to_do(reason, *names, folder, pods=pods, is_service=is_service, is_route=is_route)
+    # No step by hand in the folder: the scaler writes there.
+    link, sleeps = source.link, reason in reasons.WITHOUT_PODS
+    scaled = not folder or (link is not None and link.flag("connected"))
+    steps = "" if sleeps and link is not None else folder
+    todo = what_to_do(reason, *names, steps, pods=pods, is_service=is_service, is_route=is_route)
+    if folder != steps:
+        del todo[1:]  # there is no cluster for kubectl
     todo[:1] = [status.worded(one, each) for each in todo[:1]]  # the others are commands
     if status.deleted(one) and is_route:
         todo = [reasons.DELETED_ROUTE]
@@ -210,14 +223,14 @@ def _reasons(
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
         ]
-    elif starts or (_starting(one, reason, late=False) and not _failed(one)):
+    elif starts or (status.starting(one, reason, late=False) and not status.failed(one)):
         todo = [reasons.STARTING]
-    elif field == "nextReason" and reason in reasons.WITHOUT_PODS and not folder:
+    elif field == "nextReason" and reason in reasons.WITHOUT_PODS and scaled:
         server = one.node("authorization")
         at_zero = (
             reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO
         )
-        todo = todo if _failed(one) else [status.worded(one, at_zero)]
+        todo = todo if status.failed(one) else [status.worded(one, at_zero)]
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (page_of(cause if cause and (own or not wrong) else reason),))
@@ -231,11 +244,6 @@ def warning(each: client.Json) -> str:
 
 def _object(warned: client.Json) -> str:
     return f"{warned.text('kind')} {warned.text('namespace')}/{warned.text('name')}"
-
-
-def _failed(one: client.Json) -> int:
-    """Return how many cold starts failed since the last one that succeeded."""
-    return one.whole("failedStarts", default=0)
 
 
 def _failed_starts(one: client.Json, count: int) -> Iterator[str]:

@@ -17,8 +17,6 @@ from activator.console import client
 from activator.console.screen import Fact, Part, Table
 from activator.console.status import worded
 
-#: Seconds of a start that is not late, while none has ended before.
-FIRST_START: Final = 30.0
 _SERVICES: Final = "/api/v1/services"
 
 

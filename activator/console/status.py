@@ -7,7 +7,7 @@ drawn. Knative has no counterpart: its activator has no API.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from typing import Final
 
 from activator.console import client
 from activator.console.screen import Fact, Page, Table
-from throttler.reason import of_connections
+from throttler.reason import OF_STARTS, of_connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,9 @@ class StatusRow:
     oldest_waiter: str
     state: str
 
+
+#: Seconds of a start that is not late, while none has ended before.
+FIRST_START: Final = 30.0
 
 _REVISION: Final = "revision"
 _SERVICE: Final = "service"
@@ -162,17 +165,42 @@ def oldest(one: client.Json) -> str:
     return f"{one.number(name):.1f}s" if name in one else "-"
 
 
+def failed(one: client.Json) -> int:
+    """Return how many cold starts failed since the last one that succeeded."""
+    return one.whole("failedStarts", default=0)
+
+
+def starting(one: client.Json, reason: str, *, late: bool = True) -> str:
+    """Return how far a start is; empty if none is in progress, or if pods have another problem.
+
+    Arguments:
+        late: whether to describe a start that takes longer than usual, too. After a failed start
+            each one is late while no usual time is known.
+    """
+    forecast = one.node("forecast") if reason in OF_STARTS and not deleted(one) else None
+    if forecast is None or "startingSeconds" not in forecast:
+        return ""
+    took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
+    first = 0.0 if failed(one) else FIRST_START
+    if took <= (usual or first):
+        return f"starting, {took:.1f}{f' of about {usual:.3g}' if usual else ''} s"
+    usually = f", longer than the usual {usual:.3g} s" if usual else ""
+    return f"starting for {took:.1f} s{usually}; {reason}" if late else ""
+
+
 def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
     """Return the state of a revision; while requests wait, the reason and its detail.
 
     Arguments:
         wrong: why no pod can get its requests; empty if pods can.
     """
-    failed = one.whole("failedStarts", default=0)
-    failures = f", {failed} failed start{'s' * (failed > 1)}" if failed else ""
+    count = failed(one)
+    failures = f", {count} failed start{'s' * (count > 1)}" if count else ""
     if wrong and not any(pod.flag("usable") for pod in pods):
         return wrong + failures
     if reason := one.text("reason", default=""):
+        if start := starting(one, reason, late=False):
+            return start
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
     if deleted(one):
@@ -182,6 +210,8 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
         return "serving by ClusterIP"
     if any(pod.flag("usable") for pod in pods):
         return "serving"
+    if any(pod.text("decidedBy", default="") == "workload-sleeps" for pod in pods):
+        return f"asleep{failures}"
     if out := _out(pods):
         return f"{out} (no {unit(one)} waits)"
     forecast = one.node("forecast")
@@ -218,13 +248,17 @@ OLD: Final = 120.0
 LISTED_ERRORS: Final = 5
 
 
-def state_of(activator: client.Json) -> tuple[Fact, ...]:
+def state_of(activator: client.Json, shown: Iterable[str] = ()) -> tuple[Fact, ...]:
     """Return the state of an activator, without its revisions.
+
+    Arguments:
+        shown: the warnings that the page has elsewhere.
 
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    lines = tuple(chain.from_iterable(part(activator) for part in _PARTS))
+    found = chain.from_iterable(part(activator) for part in _PARTS)
+    lines = tuple(line for line in found if not line.endswith(tuple(shown)))
     return (Fact("Activator", lines),) if lines else ()
 
 

@@ -60,7 +60,9 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
     config, configuration = package.config, package.configuration()
     home = _expanded(HOME_KUBECONFIG)
     if kubeconfig:
-        await _load_kubeconfig(kubeconfig, configuration)
+        is_variable = kubeconfig == environ.get("KUBECONFIG")
+        setting = "KUBECONFIG" if is_variable else "--kubeconfig"
+        await _load_kubeconfig(kubeconfig, configuration, setting)
     elif environ.get("KUBERNETES_SERVICE_HOST"):
         try:
             config.load_incluster_config(configuration, try_refresh_token=False, environ=environ)
@@ -74,26 +76,26 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
     else:
         raise ClusterConfigError(
             "no cluster: KUBERNETES_SERVICE_HOST is not set, so this is no pod, and there is "
-            f"no {HOME_KUBECONFIG}. Set KUBECONFIG to a kubeconfig file, or work without a "
-            "cluster: `activator local --manifests DIR`"
+            f"no {HOME_KUBECONFIG}. Set KUBECONFIG to a kubeconfig file. Without a cluster, "
+            "`activator demo` serves and scales, and `activator local --manifests DIR` only serves"
         )
     return configuration
 
 
-async def _load_kubeconfig(paths: str, configuration: Any) -> None:
+async def _load_kubeconfig(paths: str, configuration: Any, setting: str = "KUBECONFIG") -> None:
     config = kubernetes_package.load().config
     names = paths.split(os.pathsep)
     if not any(_exists(path) for path in names):
         folder = next(filter(_is_folder, names), None)
         wrong = f"{paths}, which does not exist" if folder is None else f"{folder}, a folder"
-        raise ClusterConfigError(f"KUBECONFIG names {wrong}: set it to a kubeconfig file")
+        raise ClusterConfigError(f"{setting} names {wrong}: set it to a kubeconfig file")
     try:
         await config.load_kube_config(config_file=paths, client_configuration=configuration)
     except Exception as error:
         # The loader does not check the file, and fails with any exception.
         raise ClusterConfigError(
             f"the kubeconfig {paths} cannot be used: {describe(error)}; check it with `kubectl "
-            "config view`, or set KUBECONFIG to another file"
+            f"config view`, or set {setting} to another file"
         ) from error
 
 

@@ -88,23 +88,34 @@ def timeline(outcome: ScenarioOutcome) -> list[ReportRow]:
     """Return all lines of a timeline, and the error that ended it early."""
     rows = [entry(found) for found in outcome.entries]
     if outcome.error:
-        rows.append(ReportRow("failed", (" " * 9, f"{'failed':<10}", outcome.error)))
+        cause = "by a signal" if outcome.outcome == "interrupted" else outcome.error
+        rows.append(ReportRow("failed", (" " * 9, f"{outcome.outcome:<10}", cause)))
     return rows
 
 
 def result(outcome: ScenarioOutcome) -> list[ReportRow]:
     """Return rows that say whether a scenario passed."""
-    word = "passed" if outcome.passed else "failed"
-    return [text(), text(f"{_INDENT}{word} in {outcome.seconds:.1f} s", word), text()]
+    style = "passed" if outcome.passed else "failed"
+    return [text(), text(f"{_INDENT}{outcome.outcome} in {outcome.seconds:.1f} s", style), text()]
 
 
-def summary(outcomes: Sequence[ScenarioOutcome]) -> list[ReportRow]:
-    """Return a row with the number of passed scenarios and the names of failed ones."""
-    failed = [outcome for outcome in outcomes if not outcome.passed]
+def summary(
+    outcomes: Sequence[ScenarioOutcome], count: int, *, interrupted: bool = False
+) -> list[ReportRow]:
+    """Return a row with the number of passed scenarios and the names of failed ones.
+
+    Arguments:
+        count: how many scenarios were to run.
+        interrupted: whether a signal ended the run.
+    """
+    failed = [outcome for outcome in outcomes if outcome.outcome == "failed"]
+    passed = sum(outcome.passed for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes)
-    line = f"{len(outcomes) - len(failed)} of {len(outcomes)} passed in {seconds:.0f} s"
+    line = f"{passed} of {count} passed in {seconds:.0f} s"
+    if interrupted:
+        line = f"interrupted: {line}, {count - passed - len(failed)} not run to the end"
     if not failed:
-        return [text(line, "passed")]
+        return [text(line, "failed" if interrupted else "passed")]
     names = ", ".join(f"{outcome.scenario.number} {outcome.scenario.name}" for outcome in failed)
     return [text(f"{line}; failed: {names}", "failed")]
 
@@ -339,8 +350,9 @@ class _Lab:
             }
             json.dump(document, self.out, indent=2)
             self.out.write("\n")
-        elif len(outcomes) > 1:
-            self.printer.rows(summary(outcomes))
+        elif len(self.scenarios) > 1:
+            rows = summary(outcomes, len(self.scenarios), interrupted=self.interrupted)
+            self.printer.rows(rows)
         return all(outcome.passed for outcome in outcomes)
 
     async def _run_one(self, scenario: Scenario, number: int) -> ScenarioOutcome:

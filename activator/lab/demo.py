@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
+import socket
 import tempfile
 import time
 from asyncio import Future, TaskGroup
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -190,11 +191,14 @@ REVISIONS = (
     DemoService("slow", container_concurrency=2, start_after=2.5),
 )
 
+#: The port of the service tcp, if it is free.
+TCP_PORT: Final = 8014
+
 #: Deployments with a Service, without Knative; one is reached by its port alone.
 PLAIN = (
     DemoService("web"),
     DemoService("parked", is_parked=True),
-    DemoService("tcp", listen_port=8014),
+    DemoService("tcp", listen_port=TCP_PORT),
 )
 #: Seconds before a pod that ended by itself starts again. This prevents a tight loop if it cannot
 #: run.
@@ -232,7 +236,10 @@ class Demo:
         self.kubeconfig = Path()
         self.scaler_url = ""
         self._services = {each.name: each for each in services}
-        self._plain = {each.name: each for each in plain}
+        self._plain = {
+            each.name: replace(each, listen_port=each.listen_port and _free(each.listen_port))
+            for each in plain
+        }
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
@@ -302,7 +309,9 @@ class Demo:
             print: called with each line.
         """
         self._print = print
-        for line in guide(traffic, admin, self.scaler_admin, self.kubeconfig, self.manifests):
+        tcp = sum(each.listen_port for each in self._plain.values())  # one service has a port
+        paths = self.kubeconfig, self.manifests
+        for line in guide(traffic, admin, self.scaler_admin, *paths, tcp or TCP_PORT):
             print(line)
         if self._running is not None:
             await asyncio.shield(self._running)
@@ -367,6 +376,17 @@ class Demo:
     def _tell(self, event: DemoEvent) -> None:
         for line in self._narrator.lines(event, datetime.now()):
             self._print(line)
+
+
+def _free(port: int) -> int:
+    """Return a port of this machine: the given one unless it is in use."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 def _service_of(pod: str) -> str:
@@ -466,13 +486,16 @@ class Narrator:
         return lines
 
 
-def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Path) -> list[str]:
+def guide(
+    traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Path, tcp: int = TCP_PORT
+) -> list[str]:
     """Return commands to try, as lines of text.
 
     Arguments:
         traffic, admin, scaler: host and port for requests, of the activator's API, and of the
             scaler's API.
         kubeconfig: for the API server of the service without Knative.
+        tcp: port of the service tcp.
     """
     hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
     web = f"curl -H 'Host: web.default.svc.cluster.local' http://{traffic}"
@@ -499,16 +522,18 @@ def guide(traffic: str, admin: str, scaler: str, kubeconfig: Path, manifests: Pa
         f"  curl http://{scaler}/api/v1/services    # what the scaler knows, as JSON",
         f"  kubectl --kubeconfig {kubeconfig} get deployments,pods,endpointslices",
         "",
-        "  # the pod of parked is stopped 15 s after its last request, in place of its end: send a",
-        "  # second request after the line 'pod parked-1 is parked', and compare the times",
+        "  # the pod of parked is paused 15 s after its last request: nothing deletes it, and it",
+        "  # keeps its memory. After the line 'pod parked-1 is parked', send a second request, and",
+        "  # compare the times",
         f"  {web.replace('web', 'parked')}/",
         "  # the same for connections of any protocol: a port names the Service, and no host does",
-        f"  curl http://{traffic.rpartition(':')[0]}:8014/",
+        f"  curl http://{traffic.rpartition(':')[0]}:{tcp}/",
         "",
-        "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
-        "  # then make the pod not ready, and send a request, which waits",
+        "  # start a pod of hello; wait for a line 'pod hello-N is ready for Kubernetes as well';",
+        f"  {hello}/",
+        "  # then, within 15 s, make the pod not ready, and send a request, which waits",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
-        "  # make it ready again; SWITCHES is the address in hello-1's first line",
+        "  # make it ready again; SWITCHES is the address in the first line of hello-N",
         "  curl http://SWITCHES/toggleReady",
         "",
         "  # show pods, queues and capacity, and why a request waits",

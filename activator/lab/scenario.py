@@ -70,7 +70,7 @@ class ScenarioOutcome(NamedTuple):
     """The outcome of a scenario.
 
     Attributes:
-        error: why the script did not reach its end; empty if it did.
+        error: why the script did not reach its end, ``interrupted`` for a signal; else empty.
         seconds: from the start to the end of the last process.
     """
 
@@ -80,6 +80,13 @@ class ScenarioOutcome(NamedTuple):
     error: str
     seconds: float
 
+    @property
+    def outcome(self) -> str:
+        """``passed``, ``failed`` or ``interrupted``."""
+        if self.error == "interrupted":
+            return self.error
+        return "passed" if self.passed else "failed"
+
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object that docs/how-to/lab.md describes."""
         return {
@@ -88,6 +95,7 @@ class ScenarioOutcome(NamedTuple):
             "title": self.scenario.title,
             "knative": self.scenario.knative,
             "passed": self.passed,
+            "outcome": self.outcome,
             "error": self.error or None,
             "seconds": round(self.seconds, 3),
             "kubernetes": self.scenario.kubernetes,

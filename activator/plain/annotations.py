@@ -275,7 +275,9 @@ def _parked_cpu(text: str) -> Cpu:
     return found
 
 
-SECONDS: Final = Reader(Number(0, _MOST), f"an integer from 0 to {_MOST}", float)
+SECONDS: Final = Reader(
+    Number(0, _MOST), f"a number of seconds, an integer from 0 to {_MOST}, such as 60", float
+)
 #: Up to 10 s, in seconds.
 MILLISECONDS: Final = Reader(
     Number(0, 10_000), "an integer from 0 to 10000", lambda text: int(text) / 1000

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from throttler.backends import PEER_UID
 from throttler.capacity import MAX_CAPACITY
 from throttler.errors import RevisionNotFound
 from throttler.model import AppProtocol, Revision, RevisionID, RevisionKind
@@ -464,7 +465,7 @@ class Narration:
         what = {
             "address": pod.address,
             "uid": pod.endpoint.uid,
-            "clusterIP": pod.is_service,
+            "clusterIP": pod.is_service and pod.endpoint.uid != PEER_UID,
             "was": was,
             "state": pod.state.value,
             "ready": _listed_as_ready(pod),

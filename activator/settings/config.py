@@ -108,7 +108,7 @@ class Settings:
         values.OPTIONAL_PORT, "ACTIVATOR_H2C_PORT", LISTENERS, "8013",
         "Second port for the same traffic; empty for none.",
         "Knative's activator-service forwards port 81 to it.",
-        keda="",
+        demo="0", keda="",
     )
     https_port: int = setting(
         values.PORT, "ACTIVATOR_HTTPS_PORT", LISTENERS, "8112",
@@ -120,7 +120,7 @@ class Settings:
         values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
         "Port on which Prometheus finds /metrics.",
         "Knative's port.",
-        add_on="OTEL_PROM_EXPORTER_PORT", keda="2223",
+        demo="0", add_on="OTEL_PROM_EXPORTER_PORT", keda="2223",
     )
     admin_port: int = setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8080",

@@ -23,7 +23,7 @@ VARIES: Final = (
     r"(?<![0-9a-f])[0-9a-f]{24}(?![0-9a-f])",  # the token of a cookie
     r"activator \d+\.\d+\.\d+, (?:pure|compiled) build, Python \d+\.\d+\.\d+",
     r"\b10(?:\.\d+){3}\b",  # the address of a pod in a cluster
-    r"\b\d+(?:\.\d+)?(?:ms|s|m|h)\b",  # ages and durations
+    r"\b\d+(?:\.\d+)?(?:ms| ?s|m|h)\b",  # ages and durations
     r"not applied: \S+ \d+|\d+ requests? a minute|\d+ bytes in memory",
     r"\d+ high, \d+ normal, \d+ low|\d+ of greedy",  # queues that move meanwhile
 )

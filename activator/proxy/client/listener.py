@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import ssl
@@ -321,6 +322,8 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         sock.close()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         reason = (error.strerror or str(error)).lower()
+        if error.errno == errno.EADDRINUSE and setting.startswith("--"):
+            reason += f"; {setting} 0 takes any free port"
         raise BindError(f"cannot listen on {where} ({setting}): {reason}") from None
     return sock
 

@@ -109,6 +109,18 @@ def test_a_revision_that_is_not_known(revisions, meant):
 
 
 @respx.mock
+def test_a_name_of_another_kind_is_not_offered_to_itself():
+    respx.get(f"{REVISIONS}/default/hello-00001?kind=service").respond(**UNKNOWN)
+    respx.get(REVISIONS).respond(json={"revisions": [HELLO]})
+    respx.get(ACTIVATOR).respond(json={})
+    with pytest.raises(NotKnown) as caught:
+        ask(Explain("default", "hello-00001", "service"))
+    assert str(caught.value) == (
+        "default/hello-00001 is of kind revision, not service: leave out --kind"
+    )
+
+
+@respx.mock
 @pytest.mark.parametrize(("kind", "asked"), [("service", True), ("revision", False)])
 def test_the_scaler_is_queried_about_a_service_alone(kind, asked):
     respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO | {"kind": kind})
@@ -132,8 +144,8 @@ def test_the_page_of_a_service_in_a_folder_says_that_nothing_scales_it():
 @pytest.mark.parametrize(
     ("scaler", "headline", "advice"),
     [
-        (None, "a new one would, pods-not-ready", "What to do  Read the last error"),
-        ({"connected": True}, "no-scalable-target", "What to do  Correct that first."),
+        (None, "; a new one would wait (pods-not-ready)", "What to do  Read the last error"),
+        ({"connected": True}, ", no-scalable-target", "What to do  Correct that first."),
     ],
 )
 def test_without_a_scaler_a_missing_workload_is_not_why_pods_do_not_start(scaler, headline, advice):
@@ -145,7 +157,7 @@ def test_without_a_scaler_a_missing_workload_is_not_why_pods_do_not_start(scaler
     )
     respx.get(ACTIVATOR).respond(json={"manifests": {"folder": "/srv"}, "scaler": scaler})
     text, _ = ask(Explain("default", "hello"))
-    assert text.splitlines()[0].endswith(f": no request waits, {headline}")
+    assert text.splitlines()[0].endswith(f": no request waits{headline}")
     assert advice in text
 
 

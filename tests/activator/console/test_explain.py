@@ -88,7 +88,7 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
 
 def test_a_revision_at_zero(world):
     assert shown(view(world, world.revision())) == [
-        "default/hello: no request waits, a new one would",
+        "default/hello: no request waits; a new one would wait",
         "",
         "Queue      0 of at most 10000",
         "In flight  0 of 0",
@@ -101,7 +101,7 @@ def test_a_revision_at_zero(world):
 def test_reason_and_advice_are_shown_before_a_request_waits(world):
     zero = detail_view(world.driver, world.revision())
     lines = shown(zero)
-    assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
+    assert lines[0] == "default/hello: no request waits; a new one would wait (no-endpoints)"
     assert lines[2:4] == [
         "Reason      Kubernetes lists no pod of this revision.",
         "What to do  Nothing while no request waits: the first request wakes the workload.",
@@ -112,12 +112,36 @@ def test_reason_and_advice_are_shown_before_a_request_waits(world):
     )
     assert lines[3].endswith("in the folder /srv/objects")
     assert not any("kubectl" in line for line in lines)
+    for link in ({"scaler": {"connected": True}}, {"autoscaler": {"connected": True}}):
+        lines = shown(zero, manifests={"folder": "/srv/objects"}, **link)
+        assert lines[3] == (
+            "What to do  Nothing while no request waits: the first request wakes the workload."
+        )
     full = world.revision("full")
     world.healthy(full, POD)
     for _ in range(2):
         world.request(full)
     lines = shown(detail_view(world.driver, full))
-    assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
+    assert lines[0] == "default/full: no request waits; a new one would wait (at-capacity)"
+
+
+@pytest.mark.parametrize(
+    ("field", "scaler", "advice"),
+    [
+        ("nextReason", None, "Remove the annotation activator.dev/asleep"),
+        ("reason", None, "Remove the annotation activator.dev/asleep"),
+        ("nextReason", {"connected": True}, "Nothing while no request waits: the first request"),
+        ("nextReason", {"connected": False}, "Nothing for some seconds. Then find out why"),
+        ("reason", {"connected": True}, "Nothing for some seconds. Then find out why"),
+    ],
+)
+def test_a_folder_of_a_scaler_is_not_changed_by_hand(world, field, scaler, advice):
+    """The scaler owns the annotation, and lists the pods."""
+    answer = view(world, service(world), queued=int(field == "reason"))
+    answer |= {field: "pods-asleep"}
+    lines = shown(answer, manifests={"folder": "/srv/objects"}, scaler=scaler)
+    assert lines[3].startswith(f"What to do  {advice}")
+    assert lines[4].startswith("Read on")
 
 
 @pytest.mark.parametrize("kind", list(RevisionKind))
@@ -476,7 +500,7 @@ def test_a_service_has_the_protocol_of_its_pods(world, protocol, tls, text):
 async def test_a_tcp_service_has_connections(world):
     throttler = service(world, protocol=AppProtocol.TCP)
     assert shown(view(world, throttler))[0] == (
-        "Service default/hello: no connection waits, a new one would"
+        "Service default/hello: no connection waits; a new one would wait"
     )
     route = ServiceRoute("2026-01-01", port=10_001, pods="hello-pods", is_tcp=True)
     world.driver.set_route(throttler.revision.id, route)
@@ -656,6 +680,22 @@ def test_every_reason_can_be_shown_of_each_kind_from_each_source(world, reason):
         assert ROWS[reason].title(is_service=kind is not RevisionKind.REVISION) in text
         assert "{namespace}" not in text
         assert "{name}" not in text
+
+
+def test_an_error_of_a_file_is_shown_once(world):
+    """The warning about the object has its text already."""
+    about = {"kind": "Service", "namespace": "default", "name": "hello", "reason": "invalid"}
+    warnings = [about | {"warning": "idle-seconds: expected 60"}]
+    errors = {
+        "manifestErrors": {
+            "/m/s.yaml": "line 1: Service default/hello: " + "idle-seconds: "
+            "expected 60\nline 9: Service default/other: port"
+        }
+    }
+    answer = view(world, service(world), objectWarnings=warnings)
+    text = "\n".join(shown(answer, manifests={"folder": "/m"}, **errors))
+    assert text.count("expected 60") == 1
+    assert "/m/s.yaml: line 9: Service default/other: port" in text
 
 
 @pytest.mark.parametrize("owner", list(Owner))

@@ -109,6 +109,19 @@ def test_a_start_without_a_listed_pod_is_a_start():
         assert shown.state == f"{state}, 1 failed start"
 
 
+def test_a_workload_that_sleeps_is_no_start():
+    parked = pod(state="probing", usable=False, decidedBy="workload-sleeps")
+    assert row(reason=None, queued=0, pods=[parked]).state == "asleep"
+
+
+def test_a_cold_start_has_the_words_of_explain():
+    refused = {"reason": "pods-not-ready", "reasonDetail": "connection refused", "pods": [PROBING]}
+    begun = {"startingSeconds": 1.8}
+    assert row(**refused, forecast=begun).state == "starting, 1.8 s"
+    late = row(**refused, forecast=begun | {"startSeconds": 1.5}).state
+    assert late == "pods-not-ready: connection refused"
+
+
 def test_a_deleted_revision_whose_requests_run_says_so():
     assert row(reason=None, queued=0, deleted=True).state == "deleted"
 

@@ -34,17 +34,21 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
 
 async def test_a_folder_instead_of_a_kubeconfig_is_called_one(tmp_path: Path) -> None:
     paths = f"{tmp_path / 'nothing'}{os.pathsep}{tmp_path}"
-    with pytest.raises(ClusterConfigError) as caught:
-        await api_server.load(paths, {})
-    assert str(caught.value) == (
-        f"KUBECONFIG names {tmp_path}, a folder: set it to a kubeconfig file"
-    )
+    for environ, setting in (({}, "--kubeconfig"), ({"KUBECONFIG": paths}, "KUBECONFIG")):
+        with pytest.raises(ClusterConfigError) as caught:
+            await api_server.load(paths, environ)
+        assert str(caught.value) == (
+            f"{setting} names {tmp_path}, a folder: set it to a kubeconfig file"
+        )
 
 
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({}, "Set KUBECONFIG to a kubeconfig file, or work without a cluster"),
+        (
+            {},
+            "Set KUBECONFIG to a kubeconfig file. Without a cluster, `activator demo` serves and ",
+        ),
         (
             {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"},
             "its service account cannot be used",

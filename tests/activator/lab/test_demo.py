@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,32 @@ def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
     lines = guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", Path("k"), tmp_path)
     start = next(n for n, line in enumerate(lines) if "ready for Kubernetes as well" in line)
     kinds = [
+        "curl -H",
         "make the pod not ready",
         "curl -H",
         "make it ready again",
         "curl http://SWITCHES/toggleReady",
     ]
     assert all(kind in line for kind, line in zip(kinds, lines[start + 1 :], strict=False))
+
+
+def test_guide_says_what_becomes_of_the_parked_pod(tmp_path):
+    text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", Path("k"), tmp_path, 99))
+    assert "paused 15 s after its last request: nothing deletes it" in text
+    assert "hello-1" not in text, "that pod is soon gone"
+    assert "curl http://127.0.0.1:99/\n" in text
+
+
+async def test_a_second_demo_names_a_free_port_of_the_tcp_service():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        plain = [DemoService("tcp", listen_port=port)]
+        with Demo([], plain=plain, addresses=addresses()) as demo:
+            lines: list[str] = []
+            running = asyncio.ensure_future(demo.run(print=lines.append))
+            await running
+    (curl,) = (line for line in lines if re.fullmatch(r"  curl http://127\.0\.0\.1:\d+/", line))
+    assert not curl.endswith(f":{port}/")
 
 
 async def test_scaler_knows_the_service_and_the_folder_has_it():

@@ -52,9 +52,9 @@ def test_heading_says_what_is_expected():
 
 def test_result_and_summary_say_who_failed():
     assert "  failed in 2.3 s" in plain(command.result(outcome(False)))
-    (line,) = plain(command.summary([outcome(), outcome(False, number=7)]))
+    (line,) = plain(command.summary([outcome(), outcome(False, number=7)], 2))
     assert line == "1 of 2 passed in 5 s; failed: 7 name"
-    (row,) = command.summary([outcome()])
+    (row,) = command.summary([outcome()], 1)
     assert (row.style, row.plain) == ("passed", "1 of 1 passed in 2 s")
 
 

@@ -75,6 +75,7 @@ def test_json_has_the_shape_that_the_page_describes():
         "kubernetes": "",
         "ours": "o",
         "passed": False,
+        "outcome": "failed",
         "error": "too late",
         "seconds": 1.235,
         "timeline": [

@@ -222,7 +222,10 @@ WRONG: Final[list[tuple[dict[str, Any], str]]] = [
     ({"container_concurrency": "²"}, "expected an integer from 0"),
     ({"container_concurrency": "9" * 5000}, "expected an integer from 0"),
     ({"container_concurrency": 7}, "expected a string in quotes, got 7"),
-    ({"timeout_seconds": "5s"}, "expected an integer from 0"),
+    (
+        {"timeout_seconds": "5s"},
+        "expected a number of seconds, an integer from 0 to 2147483647, such as 60",
+    ),
     ({"target_concurrency": "0"}, "expected a number from 0.01"),
     ({"target_concurrency": "nan"}, "expected a number from 0.01"),
     ({"target_concurrency": "1e9"}, "expected a number from 0.01"),

@@ -30,11 +30,11 @@ class Silent:
 class World:
     """A driver, and the events that a listener got from it."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_ip: str = "") -> None:
         self.now = 100.0
         self.heard: list[tuple[str, Mapping[str, Any]]] = []
         self.driver = Driver(
-            Throttler(Limits(), lambda: 0.0),
+            Throttler(Limits(), lambda: 0.0, own_ip=own_ip),
             ConcurrencyReporter(lambda _: None).load,
             clock=lambda: self.now,
         )
@@ -331,3 +331,17 @@ def test_a_session_begins_with_the_first_listener_after_none() -> None:
     events.leave(second)
     Ear(events)
     assert events.session == began + 1
+
+
+async def test_an_activator_that_stands_for_the_pods_is_no_cluster_ip() -> None:
+    world = World(own_ip="10.9.0.2")
+    world.listen()
+    world.driver.set_revision(Revision(APP, container_concurrency=1, behind_queue_proxy=False))
+    world.list_pods(POD)
+    world.pass_probes()
+    world.driver.set_activators(APP, {AppProtocol.HTTP1: ["10.9.0.1", "10.9.0.2"]})
+    world.take()
+    world.list_pods(POD, "10.0.0.2:8012")
+    world.pass_probes()
+    peers = [what for _, what in world.take() if what.get("uid") == "activator"]
+    assert [what["clusterIP"] for what in peers] == [False]

@@ -61,5 +61,5 @@ def test_a_wrong_kubeconfig_ends_the_process_with_status_1(tmp_path: Path) -> No
 
     status, err = asyncio.run(run())
     assert status == 1, err
-    assert err.count("KUBECONFIG names") == 1, err
+    assert err.count("--kubeconfig names") == 1, err
     assert "Traceback" not in err

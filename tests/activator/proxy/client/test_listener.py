@@ -74,7 +74,9 @@ def test_listening_on_a_taken_port_says_which():
     port = sock.getsockname()[1]
     try:
         with pytest.raises(
-            BindError, match=f"cannot listen on 127.0.0.1:{port} \\(--http-port\\): "
+            BindError,
+            match=f"cannot listen on 127.0.0.1:{port} \\(--http-port\\): address already in use; "
+            "--http-port 0 takes any free port",
         ):
             listen("127.0.0.1", port, "--http-port")
     finally:
