@@ -132,7 +132,7 @@ async def test_a_normal_cold_start_shows_its_progress_and_no_advice(
     product: Cluster, namespace: str
 ) -> None:
     name = f"{namespace}/hello"
-    await product.apply(deployment(namespace, replicas=0, start_after=2), service(namespace))
+    await product.apply(deployment(namespace, replicas=0, start_after=5), service(namespace))
     asleep = await product.shows(name, "asleep")
     assert "Nothing while no request waits: the first request wakes the workload." in asleep
     async with asyncio.TaskGroup() as tasks:

@@ -396,7 +396,8 @@ class Http1Pod(PodSide):
         """Keep the connection for the next request; close it if there are enough."""
         pool = self.pool
         resources = pool.resources
-        if pool.has_enough():
+        # As Pool.has_enough, which would be one call more for each request.
+        if pool.gone or resources.idle >= resources.limits.max_idle:
             self.transport.close()
             return
         self.reused = True
