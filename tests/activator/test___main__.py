@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,6 +62,9 @@ def test_a_signal_while_modules_are_loaded_ends_it_at_once(
 ) -> None:
     (tmp_path / "click.py").write_text(SLOW)
     path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    # A shell without job control starts the tests with SIGINT ignored, which a process inherits; a
+    # handler becomes the default. `preexec_fn` would fork, and threads of gRPC end such a process.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, *start, "local", "--manifests", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": path},
@@ -70,9 +72,8 @@ def test_a_signal_while_modules_are_loaded_ends_it_at_once(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell without job control starts the tests with SIGINT ignored.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
+    signal.signal(signal.SIGINT, before)
     with process:
         assert process.stdout is not None
         try:
