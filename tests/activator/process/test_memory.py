@@ -57,6 +57,22 @@ def test_young_garbage_is_found_by_number() -> None:
     assert told == "False"
 
 
+def test_young_garbage_is_found_although_as_many_objects_are_freed() -> None:
+    told = outcome(
+        f"{BEGIN}"
+        "import asyncio\n"
+        "from tests.conftest import VirtualLoop\n"
+        "young = weakref.ref(Cycle())\n"
+        "with asyncio.Runner(loop_factory=VirtualLoop) as runner:\n"
+        "    keeping = asyncio.wait_for(memory.keep(lambda: 0), 1)\n"
+        "    try:\n"
+        "        runner.run(keeping)\n"
+        "    except TimeoutError:\n"
+        "        print(bool(young()))"
+    )
+    assert told == "False"
+
+
 def test_a_process_that_has_grown_looks_for_old_garbage() -> None:
     told = outcome(
         f"{BEGIN}"
