@@ -23,9 +23,12 @@ from typing import Any, Final
 YOUNG: Final = 2_000
 #: Disables CPython's own checks of older objects.
 _NEVER: Final = 1 << 30
-#: Seconds between two other checks of young objects. Endpoints that change free as many objects as
-#: they make, so the number of objects alone begins no check until all of them are young.
-INTERVAL: Final = 0.5
+#: Seconds between two other checks of young objects: after one that took longer than `FEW`, and
+#: after a shorter one. Endpoints that change free as many objects as they make, so the number of
+#: objects alone begins no check until all of them are young.
+INTERVAL, INTERVAL_IDLE = 0.5, 2.5
+#: Seconds that a check of few objects takes.
+FEW: Final = 0.0005
 #: Seconds between two looks at the size of the process.
 PERIOD: Final = 15.0
 #: Bytes of growth after which freed memory is returned, unless requests wait: they need it again.
@@ -83,7 +86,7 @@ class Memory:
         self._paused = paused
         self._resident = resident
         self._usual = self._least = 0
-        self._began = 0.0
+        self._began = self._took = 0.0
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
@@ -107,9 +110,13 @@ class Memory:
             waiting: returns how many requests wait for a pod.
         """
         while True:
-            for _ in range(round(PERIOD / INTERVAL)):
-                await asyncio.sleep(INTERVAL)
-                gc.collect(0)
+            left = PERIOD
+            while left > 0.0:
+                pause = INTERVAL if self._took > FEW else INTERVAL_IDLE
+                await asyncio.sleep(pause)
+                left -= pause
+                if gc.isenabled():
+                    gc.collect(0)
             self.look(waiting())
 
     def look(self, waiting: int) -> None:
@@ -140,4 +147,5 @@ class Memory:
             self._began = perf_counter()
             return
         gc.freeze()
-        self._paused(perf_counter() - self._began)
+        self._took = perf_counter() - self._began
+        self._paused(self._took)

@@ -62,9 +62,10 @@ def test_young_garbage_is_found_although_as_many_objects_are_freed() -> None:
         f"{BEGIN}"
         "import asyncio\n"
         "from tests.conftest import VirtualLoop\n"
+        "gc.enable()\n"  # the import disables it
         "young = weakref.ref(Cycle())\n"
         "with asyncio.Runner(loop_factory=VirtualLoop) as runner:\n"
-        "    keeping = asyncio.wait_for(memory.keep(lambda: 0), 1)\n"
+        "    keeping = asyncio.wait_for(memory.keep(lambda: 0), 3)\n"
         "    try:\n"
         "        runner.run(keeping)\n"
         "    except TimeoutError:\n"
