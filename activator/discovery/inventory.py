@@ -313,12 +313,11 @@ class DialectInventory:
 
     def _put(self, key: ObjectKey, entry: _Entry) -> None:
         old = self._entries.get(key)
-        if old is None or old.parsed != entry.parsed:
-            self.kinds[key.kind].put(self.state, key, old.parsed if old else None, entry.parsed)
-        else:
+        if old is not None and old.parsed == entry.parsed:
             # The equal object stays: a new one would be checked as possible garbage.
             old.uid, old.version, old.is_good = entry.uid, entry.version, entry.is_good
             return
+        self.kinds[key.kind].put(self.state, key, old.parsed if old else None, entry.parsed)
         # Only after that: if the sink fails, the object must not look unchanged.
         self._entries[key] = entry
         self._counts[key.kind] += old is None

@@ -86,15 +86,15 @@ def any_distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def check(listener: socket.socket) -> asyncio.Future[str]:
     """Return the error of a check; empty if the peer accepts."""
-    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def done(error: OSError | None) -> None:
-        told.set_result("" if error is None else error.strerror or str(error))
+        result.set_result("" if error is None else error.strerror or str(error))
 
     ip, port = listener.getsockname()
     check_accepts(ip, port, 0.5, done)
-    assert not told.done()
-    return told
+    assert not result.done()
+    return result
 
 
 @both_loops

@@ -12,7 +12,16 @@ from typing import Any, Final
 import pytest
 
 from activator.lab.control_plane.api import ApiKind
-from tests.activator.scale.world import Cluster, Running, cluster, elapse, leader, scaler, until
+from tests.activator.scale.world import (
+    Activator,
+    Cluster,
+    Running,
+    cluster,
+    elapse,
+    leader,
+    scaler,
+    until,
+)
 
 SANDBOXES: Final = ApiKind("agents.x-k8s.io", "v1beta1", "sandboxes", "Sandbox", is_custom=True)
 BOXES: Final = "/apis/agents.x-k8s.io/v1beta1/namespaces/shop/sandboxes"
@@ -74,6 +83,17 @@ async def deciding(of: World, pod: str = "scale-1") -> AsyncIterator[Running]:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def wakes_in_vain(of: World, activator: Activator) -> float:
+    """Let the object sleep, and wake it; return the seconds until it sleeps again, unconfirmed."""
+    await activator.report(1)
+    await of.asleep()
+    await activator.report(1)
+    await until(lambda: of.mode() == "Running", "it runs", within=1)
+    began = now()
+    await until(lambda: of.mode() == "Suspended", "it sleeps again", within=100)
+    return now() - began
 
 
 async def test_the_mark_comes_before_sleep_and_goes_after_the_object_is_awake(
@@ -351,13 +371,7 @@ async def test_an_object_that_never_confirms_sleeps_again_without_requests(tmp_p
     async with world(tmp_path) as of:
         await of.add(awake_condition="Ready=True")
         async with leader(of.kube) as running, running.activator() as activator:
-            await activator.report(1)
-            await of.asleep()
-            await activator.report(1)
-            await until(lambda: of.mode() == "Running", "it runs", within=1)
-            began = now()
-            await until(lambda: of.mode() == "Suspended", "it sleeps again", within=100)
-            assert now() - began > 10
+            assert await wakes_in_vain(of, activator) > 10
             await elapse(30)
             assert (of.mode(), bool(of.mark())) == ("Suspended", True)
             assert (await running.service())["phase"] == "asleep"
@@ -370,11 +384,7 @@ async def test_an_object_that_sleeps_again_shows_why_it_sleeps_not_why_it_woke(
     async with world(tmp_path) as of:
         await of.add(awake_condition="Ready=True")
         async with leader(of.kube) as running, running.activator() as activator:
-            await activator.report(1)
-            await of.asleep()
-            await activator.report(1)
-            await until(lambda: of.mode() == "Running", "it runs", within=1)
-            await until(lambda: of.mode() == "Suspended", "it sleeps again", within=100)
+            await wakes_in_vain(of, activator)
             await elapse(1)
             change = (await running.service())["lastChange"]
             assert (change["before"], change["after"], change["why"]) == (1, 0, "idle")
