@@ -51,6 +51,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.records.counters",
     "activator.driver",
     "activator.process.timers",
+    "activator.probing.prober",
     "activator.knative.words",
     "activator.knative.queue_proxy",
     "activator.autoscaler.concurrency",

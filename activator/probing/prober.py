@@ -113,6 +113,8 @@ class ProbeQueue(Generic[Key]):
 
     def first(self) -> Key | None:
         """Return the key whose turn it is; None if the queue is empty."""
+        if not self._lane:
+            return None
         both = (self._wanted, self._others)
         for lanes in both[::-1] if self._turns % SHARE == SHARE - 1 else both:
             for lane in lanes:
@@ -390,9 +392,9 @@ class PodProber:
         schedule.probe.start()
 
     def _cancel(self, schedule: Schedule) -> None:
-        if schedule.probe is not None:
-            schedule.probe.cancel()
-            schedule.note_page(schedule.probe)
+        if (probe := schedule.probe) is not None:
+            probe.cancel()
+            schedule.note_page(probe)
             schedule.probe = None
             self._release_place()
 
