@@ -127,7 +127,7 @@ def count_ready(endpoints: Field) -> int:
     for index, value in enumerate(endpoints.sequence()):
         conditions = value.get("conditions") if type(value) is dict else None
         # As in _usual: nearly all endpoints have this form.
-        if type(conditions) is dict and conditions.get("terminating") is False:
+        if type(conditions) is dict and conditions.get("terminating", False) is False:
             ready = conditions.get("ready")
             if type(ready) is bool:
                 count += ready
@@ -153,7 +153,7 @@ def _usual(value: object) -> ListedPod | None:
     if not (type(addresses) is list and type(conditions) is dict and type(target) is dict):
         return None
     ready, uid = conditions.get("ready"), target.get("uid")
-    if not addresses or type(uid) is not str or conditions.get("terminating") is not False:
+    if not addresses or type(uid) is not str or conditions.get("terminating", False) is not False:
         return None
     ip, zone = addresses[0], value.get("zone", "")
     if type(ready) is not bool or type(ip) is not str or not may_be_pod(ip):
