@@ -7,7 +7,16 @@ from functools import partial
 
 import pytest
 
-from activator.discovery.backoff import Backoff, Pause, Pauses, Timings, hurried
+from activator.discovery.backoff import (
+    PIECE,
+    Backoff,
+    Pause,
+    Pauses,
+    Timings,
+    Turns,
+    hurried,
+)
+from tests.conftest import VirtualLoop
 
 
 def test_pauses_double_with_up_to_as_much_again_and_stay_below_the_limit() -> None:
@@ -89,3 +98,28 @@ async def test_pauses_after_failures_are_short_while_requests_wait() -> None:
         longest = max(pauses.after_failure() for _ in range(9))
         assert at_most / 2 <= longest <= at_most
     assert Pauses(TIMINGS, lambda: False).after_failure(first_is_free=True) == 0
+
+
+async def test_a_request_that_arrives_in_long_work_waits_for_one_piece_of_it() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    pieces, begun = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal pieces
+        turns = Turns()
+        while True:
+            loop.virtual_now += PIECE
+            pieces += 1
+            begun.set()
+            await turns.pause()
+
+    async def request() -> None:
+        for _ in range(6):  # connection, head, pod, response
+            await asyncio.sleep(0)
+
+    working = asyncio.ensure_future(work())
+    await begun.wait()
+    await request()
+    working.cancel()
+    assert pieces == 2
