@@ -1,13 +1,16 @@
 """Ten thousand healthy pods: CPU at rest, and pauses of a warm request while endpoints change.
 
 The API server is the lab's stand-in, in this process. The activator and the client are processes
-of their own. All pods are one process that listens on all of 127.0.0.0/8.
+of their own. All pods are one process that listens on all of 127.0.0.0/8. The activator has a core
+of its own, and all others share the rest: a tail shall not show which of them the kernel prefers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -107,6 +110,9 @@ def _worst(values: list[float], one_in: int) -> float:
 
 
 async def _run(folder: Path, services: int, seconds: float) -> Measured:
+    gc.disable()  # checks of the stand-in's objects would delay client and pod
+    own, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, others or {own})
     plane = ControlPlane()
     server = PlaneServer(plane)
     await server.start()
@@ -115,7 +121,7 @@ async def _run(folder: Path, services: int, seconds: float) -> Measured:
         await asyncio.to_thread(pod.receive)
         try:
             slices = [_add(plane, number) for number in range(services)]
-            async with _activator(server.write_kubeconfig(folder)) as found:
+            async with _activator(server.write_kubeconfig(folder), own) as found:
                 await _until_healthy(found, services * PODS_EACH)
                 return await _measure(plane, found, slices, seconds)
         finally:
@@ -178,7 +184,7 @@ async def _change(plane: ControlPlane, slices: list[dict[str, Any]]) -> None:
             changed["metadata"]["annotations"] = {TRIGGERED: str(number)}
             if number % FLIP_EVERY == 0:
                 which, is_ready = turn // 2 % PODS_EACH, turn % 2 == 1
-                changed["endpoints"][which]["conditions"] = {"ready": is_ready}
+                changed["endpoints"][which]["conditions"] = _conditions(ready=is_ready)
             plane.store.put(SLICES, changed)
         done = due
         await asyncio.sleep(0.002)
@@ -214,7 +220,7 @@ def _add(plane: ControlPlane, number: int) -> dict[str, Any]:
         "endpoints": [
             {
                 "addresses": [str(FIRST + number * PODS_EACH + each)],
-                "conditions": {"ready": True},
+                "conditions": _conditions(ready=True),
                 "targetRef": {"kind": "Pod", "name": f"{name}-{each}", "uid": f"{name}-{each}"},
             }
             for each in range(PODS_EACH)
@@ -222,6 +228,11 @@ def _add(plane: ControlPlane, number: int) -> dict[str, Any]:
     }
     plane.store.put(SLICES, slice_)
     return slice_
+
+
+def _conditions(*, ready: bool) -> dict[str, bool]:
+    """Return the conditions of an endpoint as Kubernetes writes them."""
+    return {"ready": ready, "serving": ready, "terminating": False}
 
 
 async def _until_healthy(found: Activator, pods: int) -> None:
@@ -236,8 +247,8 @@ async def _until_healthy(found: Activator, pods: int) -> None:
 
 
 @asynccontextmanager
-async def _activator(kubeconfig: Path) -> AsyncIterator[Activator]:
-    """Run an activator that watches the stand-in, and wait until it is ready."""
+async def _activator(kubeconfig: Path, core: int) -> AsyncIterator[Activator]:
+    """Run an activator on one core that watches the stand-in, and wait until it is ready."""
     port, admin_port = free_port(), free_port()
     flags = {"http-port": port, "admin-port": admin_port, "metrics-port": 0, "h2c-port": 0}
     command = [sys.executable, "-m", "activator", "run", "--dialect", "services", "--bind"]
@@ -245,6 +256,7 @@ async def _activator(kubeconfig: Path) -> AsyncIterator[Activator]:
     command += ["--pod-name=a", "--pod-ip=127.0.0.1", f"--system-namespace={NAMESPACE}"]
     command += [f"--{name}={value}" for name, value in flags.items()]
     with started(command, "crowded") as process:
+        os.sched_setaffinity(process.pid, {core})  # before it has threads
         log = RESULTS / "crowded.log"
         found = Activator(process, port, admin_port, kubeconfig.parent, log)
         await asyncio.to_thread(found.wait_ready)
