@@ -13,7 +13,7 @@ import ipaddress
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -75,8 +75,8 @@ def measure(folder: Path, services: int, seconds: float) -> Iterator[Row]:
     Raises:
         CannotMeasure: the activator does not start.
     """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = runner.run(_run(folder, services, seconds))
+    with _apart() as core, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        found = runner.run(_run(folder, services, seconds, core))
     pods = services * PODS_EACH
     yield Row(
         f"{pods:,} healthy pods at rest",
@@ -109,10 +109,24 @@ def _worst(values: list[float], one_in: int) -> float:
     return sorted(values)[-1 - len(values) // one_in]
 
 
-async def _run(folder: Path, services: int, seconds: float) -> Measured:
-    gc.disable()  # checks of the stand-in's objects would delay client and pod
-    own, *others = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, others or {own})
+@contextmanager
+def _apart() -> Iterator[int]:
+    """Keep this process off one core, whose number is provided, and without garbage checks.
+
+    Checks of the stand-in's objects would delay client and pod.
+    """
+    cores = os.sched_getaffinity(0)
+    own, *others = sorted(cores)
+    os.sched_setaffinity(0, others or cores)
+    gc.disable()
+    try:
+        yield own
+    finally:
+        gc.enable()
+        os.sched_setaffinity(0, cores)
+
+
+async def _run(folder: Path, services: int, seconds: float, core: int) -> Measured:
     plane = ControlPlane()
     server = PlaneServer(plane)
     await server.start()
@@ -121,7 +135,7 @@ async def _run(folder: Path, services: int, seconds: float) -> Measured:
         await asyncio.to_thread(pod.receive)
         try:
             slices = [_add(plane, number) for number in range(services)]
-            async with _activator(server.write_kubeconfig(folder), own) as found:
+            async with _activator(server.write_kubeconfig(folder), core) as found:
                 await _until_healthy(found, services * PODS_EACH)
                 return await _measure(plane, found, slices, seconds)
         finally:

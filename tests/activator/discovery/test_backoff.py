@@ -7,15 +7,7 @@ from functools import partial
 
 import pytest
 
-from activator.discovery.backoff import (
-    PIECE,
-    Backoff,
-    Pause,
-    Pauses,
-    Timings,
-    Turns,
-    hurried,
-)
+from activator.discovery.backoff import PIECE, Backoff, Pause, Pauses, Timings, Turns, hurried
 from tests.conftest import VirtualLoop
 
 
