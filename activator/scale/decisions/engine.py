@@ -76,7 +76,6 @@ class _Phase(Enum):
 
 
 def observe(
-    name: ServiceName,
     record: Record,
     loads: Loads,
     parts: Iterable[Part],
@@ -96,10 +95,10 @@ def observe(
     assert facts.target is not None
     assert facts.replicas is not None
     is_own = len(workload.records) == 1
-    load = loads.measured(name, now) if is_own else _sum(loads, workload.records, now)
+    load = loads.measured(record.name, now) if is_own else _sum(loads, workload, now)
     slice_since = None
     if facts.service.asks.route in WITH_SLICES:
-        every = (part.slice_since(name, now) for part in parts)
+        every = (part.slice_since(record.name, now) for part in parts)
         slice_since = next((since for since in every if since is not None), None)
     seen = Observed(
         *load[:4],
@@ -115,12 +114,12 @@ def observe(
     if is_own and facts.target.waker is SCALE and not facts.findings:
         return seen  # as nearly all Services
     eldest = workload.eldest
-    older = f"Service {'/'.join(eldest)}" if eldest != name else facts.other_owner
+    older = f"Service {'/'.join(eldest.name)}" if eldest is not record else facts.other_owner
     other_waker = workload.other_waker(facts.target)
     return seen._replace(
         ready=facts.ready,
         other_owner=other_waker or older,
-        decides=eldest == name,
+        decides=eldest is record,
         paused=facts.is_paused,
         marks=facts.marks,
         is_marked=facts.marks and workload.is_marked,
@@ -128,9 +127,9 @@ def observe(
     )
 
 
-def _sum(loads: Loads, names: Iterable[ServiceName], now: float) -> Measure:
+def _sum(loads: Loads, workload: Workload, now: float) -> Measure:
     """Return the load of all Services of a workload."""
-    rows = [loads.measured(each, now) for each in names]
+    rows = [loads.measured(each.name, now) for each in workload.records]
     current, stable, panic, _, *rates = (sum(column) for column in zip(*rows, strict=True))
     return Measure(current, stable, panic, max(row.last_busy for row in rows), *rates)
 
@@ -138,7 +137,7 @@ def _sum(loads: Loads, names: Iterable[ServiceName], now: float) -> Measure:
 def _reconsider(workload: Workload) -> None:
     """Let the next tick decide about all Services of a workload: they add their loads."""
     if len(workload.records) > 1:
-        for each in workload.records.values():
+        for each in workload.records:
             each.quiet_until = NEVER
 
 
@@ -233,7 +232,7 @@ class Engine:
                 if (self._phase, self._since) != (_Phase.STARTING, now):
                     return
         self._phase = _Phase.DECIDING
-        for _ in self._deciding(list(self._records.items())):
+        for _ in self._deciding(list(self._records.values())):
             yield
             if self._since != now:
                 return
@@ -266,21 +265,21 @@ class Engine:
             return
         self._next_tick = now + TICK
         # A time before the next tick needs a timer, which the decision sets.
-        due = [each for each in self._records.items() if each[1].quiet_until < self._next_tick]
+        due = [each for each in self._records.values() if each.quiet_until < self._next_tick]
         yield from self._deciding(due)
         if now >= self._next_prune:
             self._next_prune = now + _PRUNE
             self._loads.prune(now)
 
-    def _deciding(self, due: Sequence[tuple[ServiceName, Record]]) -> Iterator[None]:
+    def _deciding(self, due: Sequence[Record]) -> Iterator[None]:
         """Decide about Services in steps; skip each Service that is gone meanwhile."""
         for first in range(0, len(due), STEP):
             # Time passes between the steps, and a report may make the load unknown.
             now = self._clock()
             frozen = self._frozen(now)
-            for name, record in due[first : first + STEP]:
-                if self._records.get(name) is record:
-                    self._try(name, self._decide, name, record, now, frozen)
+            for record in due[first : first + STEP]:
+                if self._records.get(record.name) is record:
+                    self._try(record.name, self._decide, record, now, frozen)
             yield
 
     @staticmethod
@@ -314,7 +313,7 @@ class Engine:
             if record.facts.ready and not is_closed:
                 continue
             if is_closed or not record.facts.replicas:
-                self._decide(name, record, now, frozen)
+                self._decide(record, now, frozen)
             elif not record.facts.is_watched and record.facts.target is not None:
                 self._actuator.read(record.facts.target, None)
 
@@ -342,7 +341,7 @@ class Engine:
             self._renew(name, now)
             record = self._records.get(name)
             if record is not None and self._phase is _Phase.DECIDING:
-                self._decide(name, record, now, frozen)
+                self._decide(record, now, frozen)
 
     # -- what people read --------------------------------------------------------------------------
 
@@ -369,21 +368,21 @@ class Engine:
         for part in self._parts:
             facts = part.complete(name, facts)
         if record is None:
-            record = self._records[name] = Record(facts, Planner(now, facts.ready))
-        self._share(name, record, facts.target)
+            record = self._records[name] = Record(name, facts, Planner(now, facts.ready))
+        self._share(record, facts.target)
         record.renew(facts, now)
 
     def _remove(self, name: ServiceName, now: float) -> None:
         record = self._records.get(name)
         if record is None:
             return
-        self._share(name, record, None)
+        self._share(record, None)
         del self._records[name]
         self._loads.remove(name)
         for part in self._parts:
             part.leave(name, now)
 
-    def _share(self, name: ServiceName, record: Record, target: ScaleTarget | None) -> None:
+    def _share(self, record: Record, target: ScaleTarget | None) -> None:
         """Record the workload of a Service, None for none; a change concerns all that share it."""
         workload = record.workload
         _reconsider(workload)
@@ -391,13 +390,13 @@ class Engine:
         if before == target:
             return
         if before is not None:
-            del workload.records[name]
+            workload.records = tuple(each for each in workload.records if each is not record)
             if not workload.records:
                 del self._workloads[_shared(before)]
             record.workload = Workload(workload.change)
         if target is not None:
             record.workload = self._workloads.setdefault(_shared(target), record.workload)
-            record.workload.records[name] = record
+            record.workload.records += (record,)
         _reconsider(record.workload)
 
     # -- decisions ---------------------------------------------------------------------------------
@@ -413,25 +412,21 @@ class Engine:
     def _decide_later(self, name: ServiceName) -> None:
         record, now = self._records.get(name), self._clock()
         if record is not None and self._phase is _Phase.DECIDING:
-            self._decide(name, record, now, self._frozen(now))
+            self._decide(record, now, self._frozen(now))
 
-    def _decide(
-        self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
-    ) -> None:
+    def _decide(self, record: Record, now: float, frozen: ScaleReason | None) -> None:
         """Make a plan for a Service, and carry it out."""
         if now >= record.renew_at:
-            self._renew(name, now)
-        self._conclude(name, record, self._plan(name, record, now, frozen), now)
+            self._renew(record.name, now)
+        self._conclude(record, self._plan(record, now, frozen), now)
 
-    def _conclude(self, name: ServiceName, record: Record, plan: Plan | None, now: float) -> None:
+    def _conclude(self, record: Record, plan: Plan | None, now: float) -> None:
         """Record a decision about a Service, and carry it out if it is another one than before."""
-        if (decided := record.conclude(name, plan)) is not None:
+        if (decided := record.conclude(plan)) is not None:
             for part in self._parts:
-                part.carry_out(name, decided, now)
+                part.carry_out(record.name, decided, now)
 
-    def _plan(
-        self, name: ServiceName, record: Record, now: float, frozen: ScaleReason | None
-    ) -> Plan | None:
+    def _plan(self, record: Record, now: float, frozen: ScaleReason | None) -> Plan | None:
         """Make a plan for a Service, and begin to change its replicas; None if it has none."""
         facts = record.facts
         if facts.target is None:
@@ -441,23 +436,22 @@ class Engine:
             if record.begins_look(now):
                 self._actuator.read(facts.target, None)
             return None
-        seen = observe(name, record, self._loads, self._parts, now, frozen)
+        seen = observe(record, self._loads, self._parts, now, frozen)
         wishes = facts.service.asks
         if wishes.awake.spans or wishes.dry_run or now < record.called_at + CALL:
             seen = record.with_wishes(seen, now, time_of_day())
         asks = wishes
         if not (seen.decides or seen.replicas):
             # Any Service starts a shared workload, but always with the replicas of the oldest one.
-            eldest = record.workload.records[record.workload.eldest]
-            asks = replace(wishes, scale=eldest.facts.service.asks.scale)
+            asks = replace(wishes, scale=record.workload.eldest.facts.service.asks.scale)
         if seen.wakers_differ:
             asks = asks.with_a_replica()
         plan = record.planner.decide(asks, seen, now)
         if record.sleep.replicas != seen.replicas:
             record.sleep.note(seen.replicas, now)
         if not seen.replicas and seen.current and wishes.wake_with:
-            for other in woken_with(name, wishes):
-                self._call(name, other, now)
+            for other in woken_with(record.name, wishes):
+                self._call(record.name, other, now)
         if record.other_owner != seen.other_owner:
             record.other_owner, record.reconsiders = seen.other_owner, True
         if record.trial is not None:
@@ -477,7 +471,7 @@ class Engine:
         if seen.marks and record.workload.is_closing:
             plan = plan._replace(marked=True)
         if now < plan.next < self._next_tick:
-            self._call_at(plan.next, self._decide_later, name)
+            self._call_at(plan.next, self._decide_later, record.name)
         if record.begins_look(now):
             self._actuator.read(facts.target, None)
         record.quiet_until = record.rest_until(plan, seen)
@@ -502,12 +496,10 @@ class Engine:
             return
         if result.changed_from is not None and result.replicas is not None:
             self.counters.changed(workload, result, now, datetime.now(UTC))
-        for name, record in list(workload.records.items()):
-            self._note(name, record, target, result, now)
+        for record in workload.records:
+            self._note(record, target, result, now)
 
-    def _note(
-        self, name: ServiceName, record: Record, target: ScaleTarget, result: Result, now: float
-    ) -> None:
+    def _note(self, record: Record, target: ScaleTarget, result: Result, now: float) -> None:
         """Record the result of a request for one Service of the workload."""
         replicas, problem, known = result.replicas, result.problem, record.facts.replicas
         slept = record.sleeping
@@ -536,6 +528,6 @@ class Engine:
         elif replicas not in (None, known):
             record.facts = record.facts._replace(replicas=replicas)
         elif not ends:
-            self._conclude(name, record, record.plan, now)
+            self._conclude(record, record.plan, now)
             return
-        self._decide(name, record, now, self._frozen(now))
+        self._decide(record, now, self._frozen(now))

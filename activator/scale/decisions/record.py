@@ -250,30 +250,31 @@ class Workload:
     """
 
     change: ReplicaChange | None = None
-    records: dict[ServiceName, Record] = field(default_factory=dict)
+    records: tuple[Record, ...] = ()
 
     @property
-    def eldest(self) -> ServiceName:
+    def eldest(self) -> Record:
         """The oldest Service, which decides about the replicas."""
-        return min(self.records, key=lambda name: (self.records[name].facts.service.created, name))
+        return min(self.records, key=lambda each: (each.facts.service.created, each.name))
 
     @property
     def is_marked(self) -> bool:
         """Whether all Services have the asleep mark."""
-        return all(each.facts.service.mark for each in self.records.values())
+        return all(each.facts.service.mark for each in self.records)
 
     @property
     def is_closing(self) -> bool:
         """Whether a Service is about to put it to sleep."""
-        return any(each.sleeping or each.planner.is_closing for each in self.records.values())
+        return any(each.sleeping or each.planner.is_closing for each in self.records)
 
     def other_waker(self, target: ScaleTarget) -> str:
         """Return the first Service with another waker than ``target`` has; empty for none.
 
         It would not know that the workload sleeps, and would send requests to its pods.
         """
-        others = (name for name, each in self.records.items() if each.facts.target != target)
-        name = min(others, default=None)
+        name = min(
+            (each.name for each in self.records if each.facts.target != target), default=None
+        )
         return f"waker of Service {'/'.join(name)}" if name is not None else ""
 
 
@@ -297,6 +298,7 @@ class Record:
         trial: the replicas of a trial run; None without one.
     """
 
+    name: ServiceName
     facts: Facts
     planner: Planner
     sleep: Sleep = field(default_factory=Sleep)
@@ -431,11 +433,10 @@ class Record:
             times.append(self.look_at)
         return min(times)
 
-    def conclude(self, name: ServiceName, plan: Plan | None) -> Decided | None:
+    def conclude(self, plan: Plan | None) -> Decided | None:
         """Record a decision about the Service, and log a new reason.
 
         Arguments:
-            name: of the Service.
             plan: None if the Service cannot be scaled, or if its replicas are unknown.
 
         Returns:
@@ -450,7 +451,7 @@ class Record:
         decided = self.decided = Decided(facts, plan, *self._reason(plan))
         if before is not None and is_same and before.shown == decided.shown:
             return None
-        _log_reason(name, before, decided)
+        _log_reason(self.name, before, decided)
         return decided
 
     def _reason(self, plan: Plan | None) -> tuple[str, str]:
@@ -513,8 +514,7 @@ class EngineCounters:
             now: seconds, monotonic.
             wall: the time of day.
         """
-        name, before, after = workload.eldest, result.changed_from, result.replicas
-        record = workload.records[name]
+        record, before, after = workload.eldest, result.changed_from, result.replicas
         target = record.facts.target
         assert target is not None
         assert before is not None
@@ -522,20 +522,20 @@ class EngineCounters:
         why = result.why or (record.plan.why if record.plan is not None else None)
         word = why.value if why is not None else "unknown"
         workload.change = ReplicaChange(wall, before, after, word)
-        waits = [each.cold_since for each in workload.records.values()]
+        waits = [each.cold_since for each in workload.records]
         if begins := [since for since in waits if since is not None]:
             self.cold_starts.observe(now - min(begins))
-        for each in workload.records.values():
+        for each in workload.records:
             each.cold_since = None
         self.changes[word] = self.changes.get(word, 0) + 1
         logger.info(
             "Service %s/%s: %s: %d -> %d replicas: %s",
-            *name,
+            *record.name,
             f"{target.resource.kind} {target.name}",
             before,
             after,
             rule_of(record, why) if why is not None else "decided before",
-            extra=fields(name, reason=word, replicas=after),
+            extra=fields(record.name, reason=word, replicas=after),
         )
 
 

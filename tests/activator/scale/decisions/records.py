@@ -7,6 +7,7 @@ from typing import Any
 from activator.plain import service as services
 from activator.scale.decisions.plan import Planner
 from activator.scale.decisions.record import Facts, Record
+from activator.scale.reports.load import ServiceName
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 from tests.activator.plain.objects import service
 
@@ -24,7 +25,9 @@ def facts(
 
 def record(**more: Any) -> Record:
     """Return a Service that was never decided about; arguments as for ``facts``."""
-    return Record(known := facts(**more), Planner(0.0, known.ready))
+    known = facts(**more)
+    key = known.service.key
+    return Record(ServiceName(key.namespace, key.name), known, Planner(0.0, known.ready))
 
 
 def with_owner(facts: Facts, other: str) -> Facts:

@@ -488,7 +488,7 @@ async def test_services_join_a_workload_and_leave_it() -> None:
         """Return the names of the Services that have the workload of a Service."""
         found = world.engine.get(name)
         assert found is not None
-        return sorted(each.name for each in found.workload.records)
+        return sorted(each.name.name for each in found.workload.records)
 
     assert sharing(HELLO) == sharing(other) == ["hello", "other"]
     world.put_service("other", target="statefulset/other")
@@ -517,11 +517,11 @@ def seen(records: dict[ServiceName, Record], name: ServiceName, **loads: float) 
     known.connected(1)
     reports = [Report(ServiceName("shop", service), load, 1.0) for service, load in loads.items()]
     known.record(1, "activator-1", reports, 10.0)
-    workload = Workload(records=records)
-    for each in records.values():
-        each.workload = workload
+    workload = Workload(records=tuple(records.values()))
+    for each_name, each in records.items():
+        each.name, each.workload = each_name, workload
     parts = [Part(), SlicePart()]
-    return observe(name, records[name], known, parts, 11.0, ScaleReason.STALE_STATE)
+    return observe(records[name], known, parts, 11.0, ScaleReason.STALE_STATE)
 
 
 def test_a_service_without_a_report_has_no_load() -> None:

@@ -28,7 +28,7 @@ from tests.activator.scale.decisions.records import facts, record
 
 
 def test_a_new_record_has_decided_nothing_and_is_due() -> None:
-    known = Record(facts(), Planner(5.0))
+    known = Record(NAME, facts(), Planner(5.0))
     assert (known.decided, known.workload.change) == (None, None)
     assert known.planner.phase is WorkloadPhase.ASLEEP
     assert known.quiet_until < 5.0
@@ -163,7 +163,7 @@ NAME = ServiceName("shop", "hello")
 def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: Any) -> None:
     known = record(**facts)
     known.failed = failed
-    decided = known.conclude(NAME, plan)
+    decided = known.conclude(plan)
     assert decided is not None
     assert (decided.reason, decided.detail) == reason
     assert known.decided is decided
@@ -172,7 +172,7 @@ def test_a_decision_has_one_reason(facts: Any, failed: Any, plan: Any, reason: A
 def test_two_owners_name_the_other_one() -> None:
     known = record()
     known.other_owner = "HPA shop/hello"
-    decided = known.conclude(NAME, plan(hold=ScaleReason.TWO_OWNERS))
+    decided = known.conclude(plan(hold=ScaleReason.TWO_OWNERS))
     assert decided is not None
     assert decided.reason == "two-owners"
     assert decided.detail.startswith("HPA shop/hello scales the same workload")
@@ -180,12 +180,12 @@ def test_two_owners_name_the_other_one() -> None:
 
 def test_a_decision_that_differs_in_its_time_alone_is_no_new_one() -> None:
     known = record()
-    assert known.conclude(NAME, PLAN)
-    assert known.conclude(NAME, plan(next=20.0)) is None
+    assert known.conclude(PLAN)
+    assert known.conclude(plan(next=20.0)) is None
     known.facts = facts(lease=60.0)  # no part reads it
-    assert known.conclude(NAME, PLAN) is None
+    assert known.conclude(PLAN) is None
     known.facts = facts(ready=2)
-    assert known.conclude(NAME, PLAN)
+    assert known.conclude(PLAN)
 
 
 def test_a_reason_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +198,7 @@ def test_a_reason_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixt
         None,
         ScaleReason.TAKING_OVER,
     ):
-        known.conclude(NAME, plan(hold=hold))
+        known.conclude(plan(hold=hold))
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         (
             "WARNING",
@@ -264,9 +264,9 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def test_a_cold_start_is_recorded_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     counters, known = EngineCounters(), record(replicas=0)
-    known.conclude(NAME, plan(replicas=1, why=Why.COLD_START, active=True, next=20.0))
+    known.conclude(plan(replicas=1, why=Why.COLD_START, active=True, next=20.0))
     known.cold_since = 11.5
-    known.workload.records[NAME] = known
+    known.workload.records = (known,)
     counters.changed(known.workload, Result(1, changed_from=0), 12.0, NOON)
     assert known.workload.change == ReplicaChange(NOON, 0, 1, "cold-start")
     assert known.cold_since is None
@@ -277,7 +277,7 @@ def test_a_cold_start_is_recorded_counted_and_logged(caplog: pytest.LogCaptureFi
 
 def test_a_change_whose_decision_is_gone_has_no_rule() -> None:
     counters = EngineCounters()
-    counters.changed(Workload(records={NAME: record()}), Result(1, changed_from=2), 12.0, NOON)
+    counters.changed(Workload(records=(record(),)), Result(1, changed_from=2), 12.0, NOON)
     assert counters.changes == {"unknown": 1}
 
 
