@@ -182,8 +182,9 @@ class KedaDialect(JoiningDialect):
         service = ObjectKey("Service", id_.namespace, target.service)
         named = self._named.get(service)
         port = port_of(target, named)
-        self._matches.follow(id_, id_.namespace, named.selector if named else {}, None)
-        workloads = self._matches.find(id_)
+        wish = id_.namespace, named.selector if named else (), None
+        self._matches.follow(id_, *wish)
+        workloads = self._matches.find(*wish)
         workload = workloads[0] if len(workloads) == 1 else None
         self._pass_revision(
             passed, revision_of(id_, found, port, bodies, self._scope.interceptor, workload)

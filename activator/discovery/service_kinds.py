@@ -34,7 +34,7 @@ from activator.plain.route_table import RouteKey, RouteTable, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Allotment, Condition
 from activator.plain.workloads import KINDS as WORKLOADS
-from activator.plain.workloads import PlainWorkload, known_target
+from activator.plain.workloads import PlainWorkload
 from throttler.model import RevisionID, RevisionKind, ServiceRoute
 from throttler.request_policies import RouteRule
 
@@ -147,11 +147,7 @@ class ServicesDialect(JoiningDialect):
         if service is None or service.port is None:
             self._matches.unfollow(id_)
         else:
-            target = service.asks.target
-            named = None if target is None else known_target(target, key.namespace)
-            # A target of an unknown kind has no readable template, and its selector finds others.
-            selector = service.selector if target is None else {}
-            self._matches.follow(id_, key.namespace, selector, named)
+            self._matches.follow(id_, *service.workload)
         self._changed[id_] = None
 
     def _resolved(self, known: _Known) -> PlainService | None:
@@ -177,7 +173,7 @@ class ServicesDialect(JoiningDialect):
             self.reports.put(id_, "Service", found)
         else:
             known.port = service.port
-            workloads = self._matches.find(id_)
+            workloads = self._matches.find(*service.workload)
             workload = workloads[0] if len(workloads) == 1 else None
             self._pass_revision(known, revision_of(service, service.port, workload))
             self._set_endpoints(id_, known)

@@ -16,7 +16,7 @@ from activator.plain.annotations import ReadinessPolicy
 from activator.plain.problems import ProblemReason, ServiceProblem
 from activator.plain.revisions import ProbeChoice, choose_probe, probe_spec
 from activator.plain.service import BufferedPort, read_port
-from activator.plain.workloads import ContainerProbe, PlainWorkload
+from activator.plain.workloads import ContainerProbe, PlainWorkload, Selector, selector_of
 from throttler.model import (
     NO_TIMEOUT,
     AppProtocol,
@@ -66,7 +66,7 @@ class TargetService(NamedTuple):
     """The TCP ports of a Service, and the labels of its pods."""
 
     ports: tuple[BufferedPort, ...]
-    selector: Mapping[str, str]
+    selector: Selector
 
 
 def parse_service(obj: object) -> TargetService | None:
@@ -88,7 +88,7 @@ def parse_service(obj: object) -> TargetService | None:
         for port in spec["ports"].items()
         if port["protocol"].text("TCP") == "TCP"
     )
-    return TargetService(ports, spec["selector"].texts())
+    return TargetService(ports, selector_of(spec))
 
 
 def port_of(target: Target, service: TargetService | None) -> BufferedPort | ServiceProblem:

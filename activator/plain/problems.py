@@ -85,7 +85,7 @@ def of_target(
                 f"version: write GROUP/VERSION/{target.kind}/{target.name}",
             )
     elif not workloads:
-        selector = ",".join(f"{name}={value}" for name, value in service.selector.items())
+        selector = ",".join(f"{name}={value}" for name, value in service.selector)
         yield ServiceProblem(
             ProblemReason.NO_SCALABLE_TARGET,
             f"no {' or '.join(KINDS)} has pods with the labels {selector}; bare pods, DaemonSets "

@@ -28,7 +28,7 @@ from activator.plain.annotations import (
     is_enabled,
 )
 from activator.plain.annotations import read as read_annotations
-from activator.plain.workloads import Index
+from activator.plain.workloads import Index, Selector, known_target, selector_of, shared
 from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.
@@ -118,7 +118,7 @@ class PlainService:
     key: ObjectKey
     uid: str
     created: str
-    selector: Mapping[str, str]
+    selector: Selector
     asks: Annotations
     port: BufferedPort | None
     refused: str = ""
@@ -142,6 +142,17 @@ class PlainService:
     def pods(self) -> ObjectKey:
         """The Service whose slices list its pods."""
         return self.key._replace(name=self.asks.pods_service) if self.is_front else self.key
+
+    @property
+    def workload(self) -> tuple[str, Selector, ObjectKey | None]:
+        """Its namespace, selector and target, by which ``Matches`` finds the workload.
+
+        No watch follows a target of another kind, and the selector may find other workloads.
+        """
+        target, namespace = self.asks.target, self.key.namespace
+        if target is None:
+            return namespace, self.selector, None
+        return namespace, (), known_target(target, namespace)
 
 
 _LEAVING: Final = (
@@ -240,7 +251,6 @@ def parse(obj: object) -> PlainService | None:
 def _parse(obj: object, asks: Annotations) -> PlainService:
     service = root(obj, "Service")
     metadata, spec = service["metadata"], service["spec"]
-    selector = spec["selector"]
     warnings = _warnings(metadata, spec, asks)
     if asks.route is Route.TAKEOVER and asks.container_concurrency:
         # Only the limit is refused: a refused Service has no endpoints while it sleeps.
@@ -256,7 +266,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         identify(obj, "Service"),
         metadata["uid"].text(),
         metadata["creationTimestamp"].text(),
-        {} if is_front else selector.texts(),
+        () if is_front else selector_of(spec),
         asks,
         port,
         refused or unclear,
@@ -266,7 +276,7 @@ def _parse(obj: object, asks: Annotations) -> PlainService:
         metadata["labels"].at(PROXY_LABEL).text(),
         local=_local(spec),
         refusal=refusal,
-        selects_beside=is_front and bool(selector.mapping()),
+        selects_beside=is_front and bool(spec["selector"].mapping()),
         words=_words(metadata["annotations"]),
         mark=metadata["annotations"].at(ASLEEP).text(),
     )
@@ -466,7 +476,7 @@ class Selecting(NamedTuple):
         unfit: why it can be no pods-service, as the end of a sentence; empty if it can.
     """
 
-    selector: tuple[tuple[str, str], ...] = ()
+    selector: Selector = ()
     targets: tuple[tuple[str, str | int], ...] = ()
     unfit: str = ""
 
@@ -481,9 +491,9 @@ def parse_pods_service(obj: object) -> Selecting:
         route = metadata["annotations"].at(f"{PREFIX}route").text()
         if is_enabled(metadata) and route == Route.FRONT.value:
             return Selecting(unfit="which has route front itself")
-        selector = tuple(spec["selector"].texts().items())
+        selector = selector_of(spec)
         targets = tuple((port.name, port.target) for port in map(read_port, spec["ports"].items()))
-        return Selecting(selector, targets, "" if selector else "which has no selector")
+        return Selecting(selector, shared(targets), "" if selector else "which has no selector")
     except ManifestError as error:
         return Selecting(unfit=f"which cannot be read: {error}")
 
@@ -526,7 +536,7 @@ class Fronts:
             return replace(service, port=None, refused=text, refusal=Refusal.WRONG_PODS_SERVICE)
         assert selecting is not None
         port = service.port._replace(target=dict(selecting.targets)[service.port.name])
-        return replace(service, selector=dict(selecting.selector), port=port)
+        return replace(service, selector=selecting.selector, port=port)
 
 
 def _problem(port: BufferedPort, selecting: Selecting | None) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from activator.objects.fields import Field, ObjectKey, identify, root
 from activator.plain.annotations import NamedTarget
@@ -221,6 +222,12 @@ V = TypeVar("V")
 G = TypeVar("G")
 
 
+@lru_cache(maxsize=1024, typed=True)
+def shared(value: V) -> V:
+    """Return the first of equal values: the objects of a cluster have few different ones."""
+    return value
+
+
 class Index(Generic[K, V]):
     """Values by key. Nearly all keys have one value, and a dict for each would take 200 bytes."""
 
@@ -300,19 +307,8 @@ _KINDS: Final = {kind.lower(): kind for kind in KINDS}
 
 #: Namespace, name and value of a label.
 Label = tuple[str, str, str]
-
-
-class _Wish(NamedTuple):
-    """The workloads that a Service asks for: by name, or by the labels of their pods.
-
-    Attributes:
-        labels: of its selector.
-        found_by: the one of them by which the Service is found; None for none.
-    """
-
-    labels: tuple[Label, ...]
-    target: ObjectKey | None
-    found_by: Label | None
+#: Names and values of labels.
+Selector = tuple[tuple[str, str], ...]
 
 
 def known_target(target: NamedTarget, namespace: str) -> ObjectKey | None:
@@ -332,12 +328,13 @@ class Matches(Generic[Name, W]):
     def __init__(self) -> None:
         self._workloads: dict[ObjectKey, tuple[W, tuple[Label, ...]]] = {}
         self._labelled = Index[Label, ObjectKey]()
-        self._wishes: dict[Name, _Wish] = {}
+        # The target of each Service, or the label of its selector by which it is found.
+        self._wishes: dict[Name, ObjectKey | Label] = {}
         self._selecting = Index[Label, Name]()
         self._naming = Index[ObjectKey, Name]()
 
     def follow(
-        self, name: Name, namespace: str, selector: Mapping[str, str], target: ObjectKey | None
+        self, name: Name, namespace: str, selector: Selector, target: ObjectKey | None
     ) -> None:
         """Add a Service, or replace its wish.
 
@@ -347,24 +344,22 @@ class Matches(Generic[Name, W]):
             target: the workload that it names; None to find workloads by the selector.
         """
         self.unfollow(name)
-        labels, found_by = labels_of(namespace, selector), None
         if target is not None:
+            self._wishes[name] = target
             self._naming.add(target, name)
-        elif labels:
+        elif labels := labels_of(namespace, selector):
             # The rarest label: many Services may share one such as app.kubernetes.io/part-of.
             found_by = min(labels, key=lambda label: len(self._selecting.get(label)))
+            self._wishes[name] = found_by
             self._selecting.add(found_by, name)
-        self._wishes[name] = _Wish(labels, target, found_by)
 
     def unfollow(self, name: Name) -> None:
         """Remove a Service; an unknown one is no error."""
         wish = self._wishes.pop(name, None)
-        if wish is None:
-            return
-        if wish.target is not None:
-            self._naming.discard(wish.target, name)
-        elif wish.found_by is not None:
-            self._selecting.discard(wish.found_by, name)
+        if isinstance(wish, ObjectKey):
+            self._naming.discard(wish, name)
+        elif wish is not None:
+            self._selecting.discard(wish, name)
 
     def put(
         self, key: ObjectKey, workload: W | None, labels: Mapping[str, str] = NO_LABELS
@@ -378,7 +373,7 @@ class Matches(Generic[Name, W]):
             The Services that the change may concern; none for an equal workload.
         """
         old, before = self._workloads.get(key, (None, ()))
-        after = labels_of(key.namespace, labels)
+        after = labels_of(key.namespace, labels.items())
         if (old, before) == (workload, after):
             return ()
         if before != after:
@@ -391,15 +386,9 @@ class Matches(Generic[Name, W]):
         else:
             self._workloads[key] = workload, after
         found = dict.fromkeys(self._naming.get(key))
-        for each in (before, after):
-            found |= dict.fromkeys(self._selectors_of(each))
+        for label in (*before, *after):
+            found |= dict.fromkeys(self._selecting.get(label))
         return found
-
-    def _selectors_of(self, labels: Collection[Label]) -> Iterable[Name]:
-        for label in labels:
-            for name in self._selecting.get(label):
-                if all(each in labels for each in self._wishes[name].labels):
-                    yield name
 
     def get(self, key: ObjectKey) -> W | None:
         """Return a workload; None for an unknown one."""
@@ -412,13 +401,19 @@ class Matches(Generic[Name, W]):
             key for key in candidates if all(each in self._workloads[key][1] for each in labels)
         )
 
-    def find(self, name: Name) -> list[W]:
-        """Return the workloads of a Service, sorted by kind and name."""
-        wish = self._wishes[name]
-        keys = self.matching(wish.labels) if wish.target is None else [wish.target]
+    def find(self, namespace: str, selector: Selector, target: ObjectKey | None) -> list[W]:
+        """Return the workloads of a Service, sorted by kind and name; arguments of ``follow``."""
+        keys = self.matching(labels_of(namespace, selector)) if target is None else [target]
         return [self._workloads[key][0] for key in keys if key in self._workloads]
 
 
-def labels_of(namespace: str, labels: Mapping[str, str]) -> tuple[Label, ...]:
+def selector_of(spec: Field) -> Selector:
+    """Return the selector of a Service. Raises ``ManifestError``."""
+    pairs = spec["selector"].texts().items()
+    found: Selector = shared(tuple((intern(name), intern(value)) for name, value in pairs))
+    return found
+
+
+def labels_of(namespace: str, labels: Iterable[tuple[str, str]]) -> tuple[Label, ...]:
     """Return labels with their namespace. A cluster has thousands of equal texts: each once."""
-    return tuple((namespace, intern(name), intern(value)) for name, value in labels.items())
+    return tuple((namespace, intern(name), intern(value)) for name, value in labels)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from sys import intern
-from typing import Any, Final, NamedTuple, TypeVar, final
+from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.dialect import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root
@@ -21,7 +20,7 @@ from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
-from activator.plain.workloads import KINDS, Groups, Matches, known_target, labels_of
+from activator.plain.workloads import KINDS, Groups, Matches, labels_of, shared
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
@@ -30,7 +29,6 @@ from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
 _NAMED: Final = 5
-T = TypeVar("T")
 
 
 class _Counted(NamedTuple):
@@ -65,7 +63,7 @@ class ReadyPods:
         if not name or is_takeover(metadata):
             self.remove(key)
             return
-        counted = _shared(
+        counted = shared(
             _Counted(
                 slice_["addressType"].text(),
                 tuple(port["name"].text() for port in slice_["ports"].items()),
@@ -151,7 +149,7 @@ class Workloads:
         spec = root(obj, key.kind)["spec"]
         template = spec["template"]
         replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
-        watched = _Watched(replicas, _shared(_written_requests(template["spec"].value)))
+        watched = shared(_Watched(replicas, _written_requests(template["spec"].value)))
         labels = template["metadata"]["labels"].texts()
         for name in self._matches.put(key, watched, labels):
             self._changed(name)
@@ -174,11 +172,7 @@ class Workloads:
 
     def follow(self, name: ServiceName, service: PlainService) -> None:
         """Report changes of the workloads that a Service may have."""
-        target = service.asks.target
-        named = None if target is None else known_target(target, name.namespace)
-        # No watch follows a target of another kind, and its selector may find other workloads.
-        selector = service.selector if target is None else {}
-        self._matches.follow(name, name.namespace, selector, named)
+        self._matches.follow(name, *service.workload)
 
     def leave(self, name: ServiceName) -> None:
         """End the effect of ``follow``."""
@@ -215,7 +209,7 @@ class Workloads:
         if len(found) == 1 and (watched := self._matches.get(found[0])) is not None:
             resource = KNOWN[found[0].kind.lower()]
             return Found(ScaleTarget(resource, namespace, found[0].name), watched.replicas)
-        text = ",".join(f"{name}={value}" for name, value in selector.items())
+        text = ",".join(f"{name}={value}" for name, value in selector)
         if not found:
             detail = (
                 f"no Deployment or StatefulSet in {namespace} makes pods with the labels of the "
@@ -292,7 +286,7 @@ class EnabledServices:
         Raises:
             ManifestError: a field is wrong; the last good state, or safe defaults, are in force.
         """
-        self._select(key, _shared(services.parse_pods_service(obj)))
+        self._select(key, shared(services.parse_pods_service(obj)))
         try:
             found = services.parse(obj)
         except ManifestError as error:
@@ -327,18 +321,17 @@ class EnabledServices:
         metadata = root(obj, "Service")["metadata"]
         uid, created = metadata["uid"].text(), metadata["creationTimestamp"].text()
         asks = Annotations(route=Route.UNREADABLE)
-        return PlainService(key, uid, created, {}, asks, None, str(error), is_good=False)
+        return PlainService(key, uid, created, (), asks, None, str(error), is_good=False)
 
     def _set(self, key: ObjectKey, found: PlainService) -> None:
         name = ServiceName(key.namespace, key.name)
-        # Most Services ask for the same, and the value of a selector is often the Service's name.
+        # Most Services ask for the same.
         found = replace(
             found,
             key=key,
-            selector={label: intern(value) for label, value in found.selector.items()},
-            asks=_shared(found.asks),
-            words=_shared(found.words),
-            port=_shared(found.port),
+            asks=shared(found.asks),
+            words=shared(found.words),
+            port=shared(found.port),
         )
         if (before := self._services.get(name)) != found:
             self._fronts.move(key, before, found)
@@ -401,9 +394,3 @@ class EnabledServices:
     def _part_changed(self, name: ServiceName) -> None:
         for each in self.with_fronts(name):
             self._changed(each)
-
-
-@lru_cache(maxsize=1024)
-def _shared(value: T) -> T:
-    """Return the first of equal values."""
-    return value

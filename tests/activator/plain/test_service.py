@@ -46,7 +46,7 @@ def test_a_service_that_opts_in() -> None:
         ObjectKey("Service", "shop", "hello"),
         "s1",
         "2026-01-01T00:00:00Z",
-        {"app": "hello"},
+        (("app", "hello"),),
         Annotations(),
         BufferedPort("", 80, 8080, HTTP1, tls=False),
     )
@@ -243,7 +243,7 @@ def test_takeover_refuses_a_limit_and_stays_in_use() -> None:
 @pytest.mark.parametrize(("selector", "beside"), [(None, False), ({}, False), ({"a": "b"}, True)])
 def test_a_front_needs_no_selector_and_has_none_of_its_own(selector: Any, beside: bool) -> None:
     found = parsed(FRONT, selector=selector)
-    assert (found.refused, found.pods.name, found.selector) == ("", "hello-pods", {})
+    assert (found.refused, found.pods.name, found.selector) == ("", "hello-pods", ())
     assert found.selects_beside is beside
 
 
@@ -369,7 +369,7 @@ def behind(annotations: Any = None, **spec: Any) -> Any:
 def test_a_front_has_the_selector_and_the_pods_port_of_its_pods_service(spec: Any) -> None:
     found = resolved(behind(**spec))
     assert found.refused == ""
-    assert found.selector == {"app": "hello"}
+    assert dict(found.selector) == {"app": "hello"}
     assert found.port is not None
     assert (found.port.number, found.port.target) == (80, 8080)
 
