@@ -70,7 +70,7 @@ def test_any_reports_give_the_averages_of_the_model(seed: int) -> None:
     for _ in range(2000):
         now += chance.choice((0, 0, 0, 1, 1, 2, 7, 30, 90))
         second = now - chance.choice((0, 0, 0, 1, 3, 59, 80))
-        load = chance.choice((0.0, 0.25, 1.0, 17.5))
+        load = chance.choice((0.0, 0.25, 1.0, 17.5, 9000.0))
         busy = sum(loads.get(each, 0) for each in range(now - STABLE + 1, now + 1))
         if load and second > now - STABLE:
             first = min(first, second) if busy else second
