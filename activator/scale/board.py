@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from activator.plain.workloads import shared
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part
 from activator.scale.reports.load import Loads, ServiceName
@@ -80,7 +81,7 @@ class Board(Part):
             target: concurrent requests per pod.
         """
         before = self._states.get(name)
-        self._states[name] = Published(active, 0.0, target)
+        self._states[name] = shared(Published(active, 0.0, target))
         if before is None or before.active != active:
             self._notify(name)
 
