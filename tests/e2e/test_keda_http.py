@@ -314,6 +314,7 @@ async def test_a_request_waits_for_a_port_that_is_unknown_and_a_route_that_comes
 async def test_response_headers_of_the_application_and_of_errors(shop: Shop) -> None:
     shop.service("web", await shop.pod("web"))
     await shop.routes(http_scaled_object(SPACE, "web"))
+    await shop.ask()  # may wait for the first probe
     response = await shop.ask("/status?code=502")
     assert (response.status, response.headers["x-keda-http-cold-start"]) == (502, "false")
     seen = json.loads((await shop.ask("/headers", Forwarded="for=1.2.3.4")).body)["headers"]
