@@ -1,6 +1,6 @@
-"""Writes Events about Services, as ``kubectl describe service`` shows them.
+"""Writes Events about what is wrong with a Service; ``kubectl describe service`` shows them.
 
-No failure harms anything else. Source: events.k8s.io/v1 Event in the Kubernetes API reference;
+A Service that scales as it should has none. No failure harms anything else. Source: events.k8s.io/v1 Event in the Kubernetes API reference;
 client-go's tools/events for names and series.
 """
 

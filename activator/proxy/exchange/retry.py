@@ -398,7 +398,7 @@ class Attempts:
     def failed(
         self, exchange: Exchange, failure: Failure, error: str, cause: str = "connection-lost"
     ) -> None:
-        """Handle a failed attempt by the rules of ``retry``.
+        """Handle a failed attempt by ``RULES``.
 
         Arguments:
             exchange: the exchange of the request.

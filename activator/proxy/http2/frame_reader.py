@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Removes padding and priority from the payload of a frame (RFC 9113 section 6).
+# -- padding and priority (RFC 9113 section 6) ----------------------------------------------------
 
 #: Bytes of a priority.
 PRIORITY_BYTES: Final = 5
@@ -82,7 +82,7 @@ def without_padding(payload: bytes) -> bytes:
     return payload[1 : len(payload) - padding]  # ordered: checked above
 
 
-# Collects a header block from HEADERS and CONTINUATION frames (RFC 9113 section 4.3).
+# -- header blocks (RFC 9113 section 4.3) ----------------------------------------------------------
 
 #: Most bytes and most frames of a header block (VU#421644: a flood of CONTINUATION). The bytes are
 #: four times the limit of its fields (hpack.MAX_LIST_BYTES). A block above that limit is still
@@ -140,7 +140,7 @@ class HeaderBlock:
         return whole
 
 
-# Reads and writes the settings of an HTTP/2 connection (RFC 9113 section 6.5).
+# -- settings (RFC 9113 section 6.5) ---------------------------------------------------------------
 
 _SETTING: Final = struct.Struct(">HL")
 

@@ -1,4 +1,7 @@
-"""Writes frames of HTTP/2, and counts what a peer may send: windows, and frames without effect."""
+"""Writes frames of HTTP/2, and counts what a peer may send: windows, and frames without effect.
+
+Also has the codes of errors, and the constants of both directions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Final, final
 
 from activator.proxy.transport.peer_socket import WINDOW
 
-# The errors of an HTTP/2 connection and their codes (RFC 9113 sections 5.4 and 7).
+# -- errors (RFC 9113 sections 5.4 and 7) ----------------------------------------------------------
 #
 # A malformed message that does not affect its connection is a FramingError, as in HTTP/1.
 
@@ -50,7 +53,7 @@ class ConnectionFault(Exception):
         self.reason = reason
 
 
-# Builds HTTP/2 frames (RFC 9113 sections 4.1 and 6); defines the constants of both directions.
+# -- frames (RFC 9113 sections 4.1 and 6) ----------------------------------------------------------
 
 #: The first bytes of a client's connection (RFC 9113 section 3.4).
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -129,9 +132,7 @@ def _frame(kind: FrameType, flags: int, stream: int, payload: bytes) -> bytes:
     return HEAD.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
-# Counts the windows of one connection (RFC 9113 section 5.2), and finds tiny increments.
-#
-# Pure: the connection sends the frames.
+# -- windows (RFC 9113 section 5.2), and frames without effect ------------------------------------
 
 #: Bytes that a peer may send on a stream before the other side has accepted them.
 STREAM_WINDOW: Final = WINDOW

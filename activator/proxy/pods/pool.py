@@ -89,7 +89,7 @@ class PodTarget:
         probe_lines: the fields by which a probe names the pod, each with its CRLF.
         host_lines: the fields by which a request names the pod, each with its CRLF.
         host_start: the start of the line with the client's host, see ``request.pod_head``.
-        host_blocks: these fields for HTTP/2: first :scheme and :authority, then the others.
+        host_blocks: these fields for HTTP/2: :scheme, with :authority if there is one; then the others.
     """
 
     __slots__ = (

@@ -56,14 +56,14 @@ TICK: Final = 2.0
 NEW_LEADER: Final = 60.0
 #: Seconds between two clean-ups of loads that no Service has.
 _PRUNE: Final = 60.0
-#: Services of one step, which takes about 2 ms. Other tasks run between two steps.
+#: Services of one step, which decides in about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
 _LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
 #: The failures after which the workload may sleep although its request failed.
 _UNSURE: Final = (ScaleReason.API_SERVER_UNAVAILABLE, ScaleReason.WAKER_FAILED)
 
-#: Most Services of one turn, which take about 5 ms. One event may change thousands of them.
+#: Most changed Services of one turn. To read their facts and to decide takes about 5 ms.
 MOST: Final = 50
 
 
