@@ -54,7 +54,7 @@ class Prober(Protocol):
         """Probe this pod now, and from then on as often as its state requires."""
 
     def hurry(self, throttler: RevisionThrottler) -> None:
-        """Probe the unhealthy pods of a revision with queued requests now, and often."""
+        """Probe the unhealthy pods of a revision now: a request waits for them, or will soon."""
 
     def forget(self, pod: PodTracker) -> None:
         """Stop probing a pod that is gone."""
@@ -86,7 +86,7 @@ class Driver:
         entries: the records of revisions that have had requests.
         events: passes events of revisions and pods to listeners.
         autoscaler_lost: returns whether the autoscaler of a kind is configured but not connected.
-        hurry_discovery: called when the first request of a revision is queued.
+        hurry_discovery: called when the first request of a revision is queued, or will be soon.
         on_stranded: called for each queued request whose revision has lost its last usable pod, if
             the revision has annotations for requests without a pod.
         on_route: called when a plain Service has another route.
@@ -141,7 +141,7 @@ class Driver:
 
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Cause the effects of a ``RevisionThrottler.admit`` that queued a request."""
-        if throttler.breaker.waiting == 1:
+        if throttler.queued.waiting == 1:
             self.prober.hurry(throttler)
             self.hurry_discovery()
         if self.events.listeners:
@@ -168,7 +168,7 @@ class Driver:
         return waiting_reason(throttler, self.autoscaler_lost(throttler.revision.id.kind))
 
     def cancel(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
-        """End a request that its client has cancelled."""
+        """End a queued request: its client has left, or the process ends."""
         changes = throttler.cancel(ticket, now)
         if changes is not None:
             self.carry_out(changes)
@@ -178,7 +178,7 @@ class Driver:
     def requeue(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
         """Requeue a request that its pod did not process; its owner is called with the result."""
         self.carry_out(throttler.requeue(ticket, now))
-        if throttler.breaker.waiting:
+        if throttler.queued.waiting:
             self.began_waiting(throttler)
 
     def failed(self, entry: Entry, failed: Failed) -> None:

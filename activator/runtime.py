@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from activator.admin.history import History
 from activator.authorization.authorizer import Authorizer as Authorizer
 from activator.autoscaler.concurrency import Stat as Stat
-from activator.autoscaler.links import Links, Sink, StatReporter
+from activator.autoscaler.reporter import Links, Sink, StatReporter
 from activator.discovery.inventory import DIALECTS
 from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source

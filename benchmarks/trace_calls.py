@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from activator.build import Build, running
-from activator.proxy.client.http1 import Http1Client
+from activator.proxy.client.http1 import Http1ClientConnection
 from activator.records.entries import MOST_SAMPLED
 from activator.runtime import Runtime
 from activator.settings.config import load
@@ -150,7 +150,7 @@ async def trace_held() -> list[Call]:
         runtime = Runtime(load("run", flags, environ))
         async with runtime.lifespan():
             listener = await loop.create_server(
-                lambda: Http1Client(runtime.proxy),  # type: ignore[arg-type, return-value] # it has the methods of a protocol
+                lambda: Http1ClientConnection(runtime.proxy),  # type: ignore[arg-type, return-value] # it has the methods of a protocol
                 "127.0.0.1",
                 0,
             )
@@ -161,7 +161,7 @@ async def trace_held() -> list[Call]:
                 throttler = runtime.driver.throttler.find(*service)
                 client = clients[service.name]
                 client.send(b"GET / HTTP/1.1\r\nHost: %b.shop\r\n\r\n" % service.name.encode())
-                await turn_until(lambda: throttler.breaker.waiting)
+                await turn_until(lambda: throttler.queued.waiting)
                 listed = ListedEndpoints(frozenset({pods[service.name].endpoint}))
                 runtime.driver.set_endpoints(service, {AppProtocol.HTTP1: listed})
                 answer = await client.answer()

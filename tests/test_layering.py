@@ -517,7 +517,9 @@ def test_modules_of_the_throttler_import_each_other_in_one_direction_for_types_t
 #: The maximum number of attributes of an object.
 MOST_ATTRIBUTES: Final = 20
 #: Each of these holds the whole life of a connection, so it may have more.
-CONNECTIONS: Final = frozenset({"Http1Client", "Http1Pod", "Http2Client", "Http2Pod"})
+CONNECTIONS: Final = frozenset(
+    {"Http1ClientConnection", "Http1PodConnection", "Http2ClientConnection", "Http2PodConnection"}
+)
 MOST_ATTRIBUTES_OF_A_CONNECTION: Final = 28
 #: Tables with one row for each setting.
 SETTINGS: Final = frozenset({"Settings", "ScaleSettings"})

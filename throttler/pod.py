@@ -485,20 +485,20 @@ class PodTracker:
     Attributes:
         config: the settings in force for its revision.
         endpoint: its address and uid; address: ``ip:port``, IPv6 in brackets.
-        is_service: whether this is the ClusterIP of the revision's Service instead of a pod. A mesh
-            or kube-proxy chooses the pod behind it.
+        is_service: whether this is no pod, but the ClusterIP of the revision's Service, or another
+            activator: it chooses the pod.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
         taken_by: the revision that its address moved to, see throttler.throttler; None if none.
         listed_at: when Kubernetes first listed it, seconds on the caller's clock.
-        state: see throttler.pod; state_since: when that state began.
+        state: see PodState; state_since: when that state began.
         epoch: grows when results of earlier probes become void.
-        was_used: it has been usable, and no event of ``throttler.pod.WITHDRAWN`` has followed.
+        was_used: it has been usable, and no event of ``WITHDRAWN`` has followed.
         probe: the results of its probes; ejection: the results of its responses.
         last_response_at: when it last began a response to a request.
         in_flight: its requests in flight from this activator; limit: how many it may have.
         ramp: raises that limit if the revision sets none.
         in_share: whether it is in the activator's share.
-        free_pods: the set that has its number while it has a free slot, see throttler.lb_policy;
+        free_pods: the set that has its number while it has a free slot, see FreePods;
             None while it gets no requests. number: its index among the pods of that set.
     """
 

@@ -32,7 +32,7 @@ from throttler.ticket import CANCELLED, KEEPS_PLACE, QUEUED, REJECTED, Changes, 
 _by_arrival = attrgetter("arrived")
 
 
-class Breaker:
+class QueuedTickets:
     """The queued tickets of one revision.
 
     Arguments:
@@ -396,12 +396,12 @@ class Queue:
     Arguments:
         config: the settings in force for the revision.
         backends: its pods and its Service; slots: the slots of its pods.
-        breaker: the bounded queue.
+        queued: the bounded queue.
         deadlines: the deadlines of queued tickets, and the slow starts, of all revisions.
         shed_early: whether to refuse a request at once if the expected wait exceeds its deadline.
 
     Attributes:
-        breaker: the bounded queue.
+        queued: the bounded queue.
         forecast: the recent starts and turnovers.
         slow_start: schedules the next raise of limits.
     """
@@ -411,14 +411,14 @@ class Queue:
         config: RevisionConfig,
         backends: Backends,
         slots: Slots,
-        breaker: Breaker,
+        queued: QueuedTickets,
         deadlines: Deadlines,
         shed_early: bool,
     ) -> None:
         self._config = config
         self._backends = backends
         self._slots = slots
-        self.breaker = breaker
+        self.queued = queued
         self.forecast = Forecast()
         self.slow_start = SlowStart(config.revision.id, deadlines.slow_starts)
         self._deadlines = deadlines
@@ -436,12 +436,12 @@ class Queue:
         """
         try:
             if self.shed_early:
-                self.forecast.check(ticket, self._demand(self.breaker.ahead_of(ticket)), now)
-            self.breaker.append(ticket)
+                self.forecast.check(ticket, self._demand(self.queued.ahead_of(ticket)), now)
+            self.queued.append(ticket)
         except ActivatorError:
             ticket.state = REJECTED
             raise
-        self._queued(ticket, now)
+        self._note_queued(ticket, now)
         self._arm(now)
 
     def park(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
@@ -451,41 +451,41 @@ class Queue:
             RequestQueueFull, FlowFull: the queue has reached a limit; the ticket has ended.
         """
         try:
-            self.breaker.check(ticket)
+            self.queued.check(ticket)
         except ActivatorError:
             ticket.state = REJECTED
             raise
         self._park(ticket, pod, now)
-        self._queued(ticket, now)
+        self._note_queued(ticket, now)
         self._arm(now)
 
     def _park(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
         holder = self._slots.holder
         assert holder is not None
-        self.breaker.park(ticket, pod, now)
+        self.queued.park(ticket, pod, now)
         holder.counts.waited += 1
 
     def restore(self, ticket: Ticket, now: float) -> None:
         """Requeue a request that its pod failed; it precedes all later arrivals of its class."""
-        self.breaker.restore(ticket, now)
-        self._queued(ticket, now)
+        self.queued.restore(ticket, now)
+        self._note_queued(ticket, now)
 
-    def _queued(self, ticket: Ticket, now: float) -> None:
+    def _note_queued(self, ticket: Ticket, now: float) -> None:
         ticket.state = QUEUED
-        self._deadlines.add(ticket, self.breaker.total.depth)
-        if self.breaker.waiting == 1:
+        self._deadlines.add(ticket, self.queued.total.depth)
+        if self.queued.waiting == 1:
             self.forecast.queue_began(now, listed=self._backends.listed)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
         """End a queued request whose client has left."""
         self.end(ticket, CANCELLED, now)
-        self._deadlines.trim(self.breaker.total.depth)
+        self._deadlines.trim(self.queued.total.depth)
 
     def end(self, ticket: Ticket, state: TicketState, now: float) -> None:
         """End a queued request in the given final state."""
-        self.breaker.discard(ticket)
+        self.queued.discard(ticket)
         ticket.state = state
-        if not self.breaker.waiting:
+        if not self.queued.waiting:
             self.forecast.queue_emptied(now)
 
     # -- assignment -----------------------------------------------------------------------------
@@ -496,23 +496,23 @@ class Queue:
         Arguments:
             freed: the only pod that may have got a free slot; None if several may have.
         """
-        breaker, slots = self.breaker, self._slots
-        if breaker.parked.pod_of:
+        queued, slots = self.queued, self._slots
+        if queued.parked.pod_of:
             self._dispatch_parked(changes, now, freed)
         # The cheapest tests first: most calls assign one request.
-        while breaker.waiting:
+        while queued.waiting:
             free_pods = slots.own_free if slots.own_free.summary else slots.borrowable
-            if not free_pods.summary or not breaker.unparked:
+            if not free_pods.summary or not queued.unparked:
                 break
             self._assign_next(free_pods, changes, now)
-        self._deadlines.trim(breaker.total.depth)
+        self._deadlines.trim(queued.total.depth)
         self._arm(now)
         return changes
 
     def _assign_next(self, free_pods: FreePods, changes: Changes, now: float) -> None:
         """Assign the next request to one of ``free_pods``, or let it wait for its own pod."""
         slots = self._slots
-        ticket = self.breaker.popleft(now)
+        ticket = self.queued.popleft(now)
         if slots.holder is not None and (pod := slots.awaited(ticket)) is not None:
             self._park(ticket, pod, now)
             return
@@ -524,12 +524,12 @@ class Queue:
 
     def _dispatch_parked(self, changes: Changes, now: float, freed: PodTracker | None) -> None:
         """Assign requests that wait for one pod; first, put back requests for lost pods."""
-        slots, breaker = self._slots, self.breaker
+        slots, queued = self._slots, self.queued
         if freed is None:
-            breaker.unpark(now, everything=slots.holder is None)
-        for pod in breaker.parked.pods() if freed is None else (freed,):
-            while slots.has_free_slot(pod) and breaker.parked.has(pod):
-                ticket = breaker.pop_parked(pod, now)
+            queued.unpark(now, everything=slots.holder is None)
+        for pod in queued.parked.pods() if freed is None else (freed,):
+            while slots.has_free_slot(pod) and queued.parked.has(pod):
+                ticket = queued.pop_parked(pod, now)
                 if ticket is None:
                     self._assign_next(slots.free_pods, changes, now)
                     continue
@@ -539,7 +539,7 @@ class Queue:
     def _arm(self, now: float) -> None:
         """Schedule slow start while requests are queued for pods whose limit may rise."""
         slots = self._slots
-        if not (slots.pods and self.breaker.waiting):
+        if not (slots.pods and self.queued.waiting):
             return
         if self._config.revision.container_concurrency and not slots.has_half_open:
             return
@@ -560,7 +560,7 @@ class Queue:
         """Return how long a request that arrives now would wait, seconds; None if unknown."""
         if self._slots.free_pods.summary:
             return 0.0
-        return self.forecast.expected_wait(self._demand(self.breaker.waiting), now)
+        return self.forecast.expected_wait(self._demand(self.queued.waiting), now)
 
     def _demand(self, waiting: int) -> Demand:
         return Demand(

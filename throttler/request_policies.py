@@ -101,7 +101,7 @@ class SharedBudget(QueueBudget):
     A revision above its small part of the reserve (``_reserve``) may use only the open part of the
     budget. So the reserve stays for revisions that use little. Such a revision is refused only if
     more than RESERVED_FOR revisions use their parts at the same time. The total never exceeds the
-    limit, except for requeued requests, see Breaker.restore.
+    limit, except for requeued requests, see QueuedTickets.restore.
     """
 
     __slots__ = ()

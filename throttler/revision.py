@@ -33,7 +33,7 @@ from throttler.model import (
     Taken,
 )
 from throttler.pod import PodState, PodTracker
-from throttler.queue import Breaker, Deadlines, Queue
+from throttler.queue import Deadlines, Queue, QueuedTickets
 from throttler.request_policies import QueueBudget, SharedBudget
 from throttler.slots import Silence, Slots
 from throttler.ticket import (
@@ -106,7 +106,7 @@ class RevisionThrottler:
         backends: its pods and its Service; peer: the activator that may stand for them.
         slots: the pods that get requests, with their slots.
         sticky: the sticky policy in ``slots``; None if requests are not sticky.
-        queue: the queued requests; breaker: the bounded queue in it.
+        queue: which ticket gets a pod next; queued: the tickets in it.
         key: the part of a request that is its ticket's ``key``; None if the policy needs none.
         share: the position of this activator among the activators of the revision.
         forecast: the recent starts and turnovers.
@@ -132,8 +132,8 @@ class RevisionThrottler:
     ) -> None:
         self.revision = revision
         self.config = config = RevisionConfig(revision, reach)
-        self.breaker = Breaker(own, total)
-        self.breaker.set_order(revision.policies.order)
+        self.queued = QueuedTickets(own, total)
+        self.queued.set_order(revision.policies.order)
         self.backends = Backends(config)
         self.peer = PeerBackend(config)
         self.silence = Silence() if silence is None else silence
@@ -147,7 +147,7 @@ class RevisionThrottler:
             config,
             self.backends,
             self.slots,
-            self.breaker,
+            self.queued,
             deadlines,
             shed_early,
         )
@@ -195,14 +195,14 @@ class RevisionThrottler:
         ticket.state = RELEASED
         self.last_release = now
         pod = self.slots.release(ticket, outcome, now)
-        if pod is None or (pod.free_pods is not None and not self.breaker.waiting):
+        if pod is None or (pod.free_pods is not None and not self.queued.waiting):
             return None  # the usual case, without a further call
         return self._follow(pod, now)
 
     def _follow(self, pod: PodTracker, now: float) -> Changes | None:
         """Assign a freed slot to the next queued request, or remove a pod that has drained."""
         if pod.free_pods is not None:
-            if not self.breaker.waiting:
+            if not self.queued.waiting:
                 return None
             pod.ramp.finished += 1
             self.forecast.slot_reused(self.slots.in_flight, now)
@@ -294,7 +294,7 @@ class RevisionThrottler:
         """
         if not self.backends.probe_passed(pod, epoch, now, status):
             return None
-        if len(self.slots.pods) >= MANY_PODS and self.has_free_slot and not self.breaker.waiting:
+        if len(self.slots.pods) >= MANY_PODS and self.has_free_slot and not self.queued.waiting:
             self.outdated = True
             self.queue.slow_start.arm(now, MANY_EVERY)
             return Changes()
@@ -362,7 +362,7 @@ class RevisionThrottler:
         old, self.revision = self.revision, revision
         self.config.revision = revision
         limited_otherwise = old.container_concurrency != revision.container_concurrency
-        self.breaker.set_order(revision.policies.order)
+        self.queued.set_order(revision.policies.order)
         if limited_otherwise or not old.policies.places_like(revision.policies):
             self.slots.choose_policy()
             self.key = key_for(revision)
@@ -383,7 +383,7 @@ class RevisionThrottler:
         if self.outdated:
             return self._rebuild_and_dispatch(Changes(), now)
         limiter = self.slots.limiter
-        if limiter is not None and not self.breaker.waiting and limiter.release_at < inf:
+        if limiter is not None and not self.queued.waiting and limiter.release_at < inf:
             if now < limiter.release_at:
                 self.queue.slow_start.arm(now, limiter.release_at - now)
             else:
@@ -409,7 +409,7 @@ class RevisionThrottler:
     @property
     def idle(self) -> bool:
         """Whether no request is queued or in flight."""
-        return not (self.breaker.waiting or self.slots.in_flight)
+        return not (self.queued.waiting or self.slots.in_flight)
 
     @property
     def passes_on(self) -> bool:
@@ -448,23 +448,23 @@ class RevisionThrottler:
 
         There must be only one caller, since a call resets both.
         """
-        peaks = (self.breaker.peak, self.slots.peak)
-        self.breaker.peak = self.breaker.waiting
+        peaks = (self.queued.peak, self.slots.peak)
+        self.queued.peak = self.queued.waiting
         self.slots.peak = self.slots.in_flight
         return peaks
 
     def statistics(self) -> Statistics:
         """Return a snapshot of the state; O(pods), not for the path of requests."""
-        breaker, forecast, terms = self.breaker, self.forecast, self.capacity_terms()
-        oldest = breaker.oldest()
+        queued, forecast, terms = self.queued, self.forecast, self.capacity_terms()
+        oldest = queued.oldest()
         return Statistics(
-            waiting=breaker.waiting,
-            queued_bytes=breaker.own.bytes,
+            waiting=queued.waiting,
+            queued_bytes=queued.own.bytes,
             oldest_arrival=oldest.arrived if oldest else None,
             in_flight=self.slots.in_flight,
             capacity=terms.capacity,
             capacity_terms=terms,
-            queue_depth=breaker.own.max_depth,
+            queue_depth=queued.own.max_depth,
             healthy=self.backends.healthy(),
             in_reach=0 if terms.by_service else terms.in_reach,
             share=self.share,
@@ -484,7 +484,7 @@ class RevisionThrottler:
         if pods and not slots.pods:
             self.forecast.pod_became_usable(now)
         if slots.pods and not pods and self.revision.policies.requests is not None:
-            changes.stranded += self.breaker.tickets()
+            changes.stranded += self.queued.tickets()
         if self.backends.service.used_since is not None and self.revision.container_concurrency:
             pods[0].limit = self.capacity()
         slots.rebuild(self.peer.choose(pods, self.share, changes, now), self.share)

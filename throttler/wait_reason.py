@@ -89,7 +89,7 @@ def expired_reason(
         ticket: of the request.
         why: the result of ``waiting_reason``.
     """
-    if why[0] is Reason.AT_CAPACITY and throttler.breaker.counts.is_outranked(ticket):
+    if why[0] is Reason.AT_CAPACITY and throttler.queued.counts.is_outranked(ticket):
         return Reason.OUTRANKED, f"class {NAMES[ticket.priority]}, {why[1]}"
     return why
 
@@ -124,7 +124,7 @@ def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) ->
 
 def _parked(throttler: RevisionThrottler) -> str:
     """Return how many requests wait for their own pod only; empty if none does."""
-    parked = len(throttler.breaker.parked)
+    parked = len(throttler.queued.parked)
     what = "requests" if throttler.revision.policies.connections is None else "connections"
     return f"; sticky {what} that wait for their own pod: {parked}" if parked else ""
 

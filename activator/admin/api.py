@@ -307,7 +307,7 @@ _LONGEST_NAME: Final = 64
 
 def queue_order_view(throttler: RevisionThrottler) -> details.QueueOrderView | None:
     """Return the order of a revision's queue; None for the order of arrival."""
-    order, queued = throttler.breaker.order, throttler.breaker.counts
+    order, queued = throttler.queued.order, throttler.queued.counts
     if order is None:
         return None
     classes: details.ClassesView | None = None
@@ -369,7 +369,7 @@ def while_waiting_view(
     page, heartbeat, refuse = (
         counts.get(mode.value, 0) for mode in (WaitMode.PAGE, WaitMode.HEARTBEAT, WaitMode.REFUSE)
     )
-    held = throttler.breaker.waiting - page - heartbeat - refuse
+    held = throttler.queued.waiting - page - heartbeat - refuse
     return {
         "modes": [mode.value for mode in waiting.modes],
         "pageAfterSeconds": waiting.page_after,

@@ -3,7 +3,7 @@
 There are no rounds and no common deadline, so a pod that does not respond delays no other pod,
 except at a limit. Two limits hold: probes in flight, and probes per second. At a limit,
 ``ProbeQueue`` orders the probes that are due. ``throttler.pod.probe_delay`` gives the pause between
-two probes of a pod. Queued requests do not shorten the pauses of its ``delay_after_…`` functions.
+two probes of a pod. Queued requests do not shorten ``delay_after_not_ready``, ``delay_after_tls``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_TIMEOUT = 5.0
 MIN_TIMEOUT_BUSY = 1.0
 #: A response is late after so many times the mean observed round trip.
 ROUND_TRIPS = 4.0
-#: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
+#: Probes per second in the long run, and in one burst. A probe costs 0.07 to 0.5 ms. Without
 #: this limit, one queued request for 500 pods that refuse took 64 % of a core. A burst begins in
 #: one turn of the loop, and delays requests by about 5 ms.
 MAX_RATE = 1000.0
@@ -141,7 +141,7 @@ class Schedule:
         tls_failures: consecutive probes that failed because the pod's TLS was wrong.
         not_ready: consecutive probes with a "not ready" response, since the last call of ``probe``
             for this pod.
-        quiet_until: time before which the prober does not probe the pod, even if requests wait.
+        quiet_until: time before which only ``probe`` probes the pod, even if requests wait.
         page_until: time before which it does not request the pod's health page, whatever happens;
             -inf for other probes.
     """
@@ -353,7 +353,7 @@ class PodProber:
         """Queue a probe; return whether its place in the queue changed."""
         pod = schedule.pod
         throttler = self._driver.throttler.of(pod.config)
-        wanted = throttler is not None and throttler.breaker.waiting > 0
+        wanted = throttler is not None and throttler.queued.waiting > 0
         return self._queue.put(schedule, wanted=wanted, failures=pod.probe.failures)
 
     def _may_start(self) -> bool:
@@ -447,7 +447,7 @@ class PodProber:
         assert throttler is not None
         bypassed_since = throttler.backends.service.used_since
         healthy = pod.state is PodState.HEALTHY
-        oldest = throttler.breaker.oldest()
+        oldest = throttler.queued.oldest()
         timed_out = kind in ("timeout", "connect-timeout")
         delay = probe_delay(
             healthy=healthy,

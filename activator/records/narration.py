@@ -161,7 +161,7 @@ class ChangeLog:
             # The detail often repeats the error that the cause has named.
             error = detail.partition(": ")[2] or detail
             kept = "" if error in why else detail
-            waits = "requests wait" if revision.breaker.waiting else "requests would wait"
+            waits = "requests wait" if revision.queued.waiting else "requests would wait"
             follows = f"{waits}: {'; '.join(filter(None, (reason.value, kept)))}"
             extra["reason"] = reason.value
         effect = "requests can be sent" if now else "no request can be sent"
@@ -477,22 +477,22 @@ class Narration:
 
     def waits(self, revision: RevisionThrottler) -> None:
         """Record one more queued request."""
-        queues, breaker = self._known_queues(), revision.breaker
+        queues, queued = self._known_queues(), revision.queued
         queue = queues.get(revision)
         if queue is not None:
             queue.waits += 1
             return
         # For a new listener, an older queue begins with its next queued request.
-        oldest = breaker.oldest()
+        oldest = queued.oldest()
         since = self._clock() if oldest is None else oldest.arrived
-        queues[revision] = _Queue(since, breaker.waiting)
+        queues[revision] = _Queue(since, queued.waiting)
         reason, detail = self._why(revision)
-        what = {"reason": reason.value, "detail": detail or None, "waiting": breaker.waiting}
+        what = {"reason": reason.value, "detail": detail or None, "waiting": queued.waiting}
         self._events.publish(EventKind.QUEUE_BEGAN, revision.revision.id, what)
 
     def left(self, revision: RevisionThrottler) -> None:
         """Report the end of a queue, if it is empty now; called after requests may have left it."""
-        if revision.breaker.waiting:
+        if revision.queued.waiting:
             return
         if (queue := self._known_queues().pop(revision, None)) is not None:
             seconds = round(max(0.0, self._clock() - queue.since), 6)

@@ -1,7 +1,8 @@
 """Writes Events about what is wrong with a Service; ``kubectl describe service`` shows them.
 
-A Service that scales as it should has none. No failure harms anything else. Source: events.k8s.io/v1 Event in the Kubernetes API reference;
-client-go's tools/events for names and series.
+A Service that scales as it should has none. No failure harms anything else. Source:
+events.k8s.io/v1 Event in the Kubernetes API reference; client-go's tools/events for names and
+series.
 """
 
 from __future__ import annotations

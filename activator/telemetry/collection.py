@@ -290,7 +290,7 @@ class Collection(Generic[L, P]):
         yield from self._gauge(f.OLD_ACTIVE, _active)
         # All requests of one revision wait for the same reason.
         yield from self._by_word(f.WAITING, "reason", self._waiting)
-        yield from self._gauge(f.QUEUE_BYTES, lambda row: row.throttler.breaker.own.bytes)
+        yield from self._gauge(f.QUEUE_BYTES, lambda row: row.throttler.queued.own.bytes)
         yield from self._by_word(f.QUEUED_BY_CLASS, "class", _by_class)
         yield from self._gauge(f.QUEUE_FLOWS, _flows)
         yield from self._by_word(f.QUEUED_BY_MODE, "mode", _by_mode)
@@ -485,7 +485,7 @@ def _durations(row: _Row[L]) -> dict[tuple[str, str], Histogram]:
 
 
 def _queued(row: _Row[L]) -> int:
-    return row.throttler.breaker.waiting
+    return row.throttler.queued.waiting
 
 
 def _active(row: _Row[L]) -> int:
@@ -493,13 +493,13 @@ def _active(row: _Row[L]) -> int:
 
 
 def _by_class(row: _Row[L]) -> Mapping[str, int]:
-    order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+    order, queued = row.throttler.queued.order, row.throttler.queued.counts
     has_classes = order is not None and order.has_classes
     return dict(zip(NAMES, queued.by_priority, strict=True)) if has_classes else {}
 
 
 def _flows(row: _Row[L]) -> int | None:
-    order, queued = row.throttler.breaker.order, row.throttler.breaker.counts
+    order, queued = row.throttler.queued.order, row.throttler.queued.counts
     return None if order is None or order.fair_by is None else len(queued.flows)
 
 
@@ -531,7 +531,7 @@ def _leased(row: _Row[L], now: float) -> float | None:
 
 
 def _waited(row: _Row[L], now: float) -> float:
-    oldest = row.throttler.breaker.oldest()
+    oldest = row.throttler.queued.oldest()
     return max(0.0, now - oldest.arrived) if oldest is not None else 0
 
 
@@ -547,8 +547,8 @@ def _timeout(row: _Row[L]) -> float:
 
 def _with_room(row: _Row[L]) -> float:
     """Return the pods with a free slot; 0 if sticky requests wait, each for its own pod only."""
-    breaker = row.throttler.breaker
-    if breaker.parked and not breaker.unparked:
+    queued = row.throttler.queued
+    if queued.parked and not queued.unparked:
         return 0
     return row.throttler.slots.count_free_pods()
 

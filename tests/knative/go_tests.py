@@ -14,7 +14,7 @@ from typing import Final
 
 REPLAYED: Final = ""
 
-_BREAKER = "inside: this breaker differs; see tests/throttler/test_breaker.py"
+_BREAKER = "inside: this queue differs; see tests/throttler/test_queued_tickets.py"
 _BENCHMARK = "a benchmark; see benchmarks/"
 _CLUSTER = "needs Knative's other parts in a cluster: "
 _HTTP2 = "needs an HTTP/2 client; see tests/grpc/ and tests/e2e/test_nghttp2.py"

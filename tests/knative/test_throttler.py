@@ -1,6 +1,6 @@
 """pkg/activator/net/throttler_test.go: capacity, shares and queues, by the requests at each pod.
 
-Knative reads the capacity of its breaker. These tests send more requests than the capacity, let no
+Knative reads the capacity of its queued. These tests send more requests than the capacity, let no
 pod respond, and count the requests at each pod. ``--borrow false`` assigns pods as Knative does. By
 default an idle pod of another share is used before a request waits.
 """

@@ -206,10 +206,10 @@ def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
     """No request waits beside a free slot; counters equal a recount."""
     real, waiting = fed.real, ledger.waiting(fed.real)
     room = with_room(fed, ledger)
-    parked = [ticket for ticket in waiting if ticket in real.breaker.parked]
+    parked = [ticket for ticket in waiting if ticket in real.queued.parked]
     assert len(parked) == len(waiting) or not room, f"{waiting} wait beside {room}"
     assert not parked or real.slots.holder is not None
-    for pod in real.breaker.parked.pods():
+    for pod in real.queued.parked.pods():
         assert pod in in_reach(fed), f"requests wait for {pod}, which gets none"
         assert pod not in room, f"requests wait for {pod}, which has a free slot"
     for ticket in waiting:
@@ -217,18 +217,18 @@ def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
         assert ticket.pod is None
         assert ticket.config is real.config
     found = real.statistics()
-    assert found.waiting == real.breaker.own.depth == len(waiting)
+    assert found.waiting == real.queued.own.depth == len(waiting)
     size = sum(ticket.size for ticket in waiting)
-    assert found.queued_bytes == real.breaker.own.bytes == size
+    assert found.queued_bytes == real.queued.own.bytes == size
     first = waiting[0] if waiting else None
-    assert real.breaker.oldest() is first or first in parked
+    assert real.queued.oldest() is first or first in parked
     ranked = [ticket for ticket in waiting if ticket.rank >= 0]
     unparked = len(ranked) - len(parked)
-    assert (real.breaker.ranked is None) is (real.breaker.order is None and not unparked)
-    assert real.breaker.ranked is None or real.breaker.ranked.waiting == unparked
-    assert real.breaker.counts.flows == Counter(ticket.flow for ticket in ranked)
+    assert (real.queued.ranked is None) is (real.queued.order is None and not unparked)
+    assert real.queued.ranked is None or real.queued.ranked.waiting == unparked
+    assert real.queued.counts.flows == Counter(ticket.flow for ticket in ranked)
     counts = Counter(ticket.priority for ticket in ranked)
-    assert real.breaker.counts.by_priority == [counts[n] for n in range(3)]
+    assert real.queued.counts.by_priority == [counts[n] for n in range(3)]
     mine = [pod for pod in ledger.held.values() if pod.config.revision.id == real.revision.id]
     assert found.in_flight == real.slots.in_flight == len(mine)
     expected = real.expected_wait(now)
@@ -294,7 +294,7 @@ def check_reason(fed: Fed, lost: bool) -> Reason:
         errors |= {told} | {f"{error}; {told}" for error in errors}
     if used or reason is Reason.AT_CAPACITY:
         requests, limits = sum(p.in_flight for p in used), sum(p.limit for p in used)
-        parked = len(fed.real.breaker.parked)
+        parked = len(fed.real.queued.parked)
         more = f"; sticky requests that wait for their own pod: {parked}" if parked else ""
         assert (reason, detail) == (Reason.AT_CAPACITY, f"{requests}/{limits}{more}")
     elif not listed:

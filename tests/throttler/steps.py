@@ -118,7 +118,7 @@ class Steps(Walk):
                 self.turns.queue(ticket, order)
                 self.ledger.queue(ticket, fed.real)
             else:
-                waited = [each for each in waited if each not in fed.real.breaker.parked]
+                waited = [each for each in waited if each not in fed.real.queued.parked]
                 assert not waited, f"{ticket} overtakes {waited}"
                 self.assigned(ticket)
 
@@ -180,7 +180,7 @@ class Steps(Walk):
         else:
             del self.ledger.held[ticket]
             self.ledger.queued[ticket] = real
-            self.turns.requeue(ticket, real.breaker.order)
+            self.turns.requeue(ticket, real.queued.order)
         changes = real.requeue(ticket, self.now)
         assert changes.expired == ([ticket] if late else [])
         changes.expired.clear()
@@ -194,8 +194,8 @@ class Steps(Walk):
             held = sum(t.size for t in self.ledger.waiting(real)) + b % 40
             total = sum(t.size for t in self.ledger.queued) + b % 40
             most = LIMITS.queue_bytes_total - (45 if held > 15 else 0)
-            own = invariants.most_bytes(real.breaker.order, ticket, LIMITS)
-            granted = real.breaker.reserve_bytes(ticket, b % 40)
+            own = invariants.most_bytes(real.queued.order, ticket, LIMITS)
+            granted = real.queued.reserve_bytes(ticket, b % 40)
             assert granted is (held <= own and total <= most)
             assert ticket.size == before + b % 40 * granted
 

@@ -129,7 +129,7 @@ def fail(one: One, tickets: list[Ticket], count: int) -> None:
 def test_a_request_beyond_the_limit_waits() -> None:
     one, [pod] = world(ON)
     tickets = one.requests(100)
-    assert (pod.in_flight, one.throttler.breaker.waiting) == (FIRST, 100 - FIRST)
+    assert (pod.in_flight, one.throttler.queued.waiting) == (FIRST, 100 - FIRST)
     assert respond(one, tickets[0], 0.05) == [tickets[FIRST]]
 
 
@@ -215,7 +215,7 @@ def test_a_pod_whose_responses_are_measured_gets_no_more_requests_with_time() ->
     one.requests(100)
     limit = pod.limit
     one.throttler.raise_limits(one.now + 10 * UNMEASURED)
-    assert (pod.limit, one.throttler.breaker.waiting) == (limit, 100 - limit)
+    assert (pod.limit, one.throttler.queued.waiting) == (limit, 100 - limit)
 
 
 def test_a_limit_is_released_when_no_request_has_waited_for_long() -> None:
@@ -285,7 +285,7 @@ def test_the_limit_ends_with_the_annotation() -> None:
     assert pod.limit == FIRST
     changes = one.throttler.set_revision(revision(), one.now)
     assert len(changes.assigned) == SLOW_START
-    assert one.throttler.breaker.waiting == 100 - FIRST - SLOW_START
+    assert one.throttler.queued.waiting == 100 - FIRST - SLOW_START
 
 
 def test_the_expected_wait_is_known_once_requests_have_waited() -> None:

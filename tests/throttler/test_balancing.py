@@ -139,6 +139,6 @@ def test_a_policy_follows_the_annotation_while_requests_run_and_wait() -> None:
     for name in POLICIES:
         spec = replace(revision(1), policies=Policies(name, HashKey(b"x-user")))
         one.throttler.set_revision(spec, one.now)
-        assert one.throttler.breaker.waiting == 1
+        assert one.throttler.queued.waiting == 1
     assert one.release(running[0]) == [running[2]]
     assert [ticket.pod and ticket.pod.in_flight for ticket in running] == [None, 1, 1]

@@ -89,14 +89,14 @@ def cost_of_admit(waiters: int, flows: int = 0) -> int:
     one, _ = busy(waiters, flows=flows)
     ticket = Ticket(OWNER, one.now + 300.0)
     cost = instructions(lambda: one.throttler.admit(ticket, one.now))
-    assert one.throttler.breaker.waiting == waiters + 1
+    assert one.throttler.queued.waiting == waiters + 1
     return cost
 
 
 def cost_of_release(waiters: int, flows: int = 0) -> int:
     one, running = busy(waiters, flows=flows)
     cost = instructions(lambda: one.throttler.release(running, one.now))
-    assert one.throttler.breaker.waiting == waiters - 1
+    assert one.throttler.queued.waiting == waiters - 1
     return cost
 
 
@@ -104,7 +104,7 @@ def cost_of_leaving(waiters: int, which: int, flows: int = 0) -> int:
     one, _ = busy(waiters, flows=flows)
     leaving = one.tickets[which]
     cost = instructions(lambda: one.throttler.cancel(leaving, one.now))
-    assert one.throttler.breaker.waiting == waiters - 1
+    assert one.throttler.queued.waiting == waiters - 1
     return cost
 
 

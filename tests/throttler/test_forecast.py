@@ -299,7 +299,7 @@ class TestTurnover:
         one = Shop(0, 1.0)
         for _ in range(200):
             one.come()
-        assert one.throttler.breaker.waiting
+        assert one.throttler.queued.waiting
         assert one.wait() == 0.0
 
     def test_a_request_that_returns_to_an_empty_queue_begins_one(self) -> None:
@@ -424,7 +424,7 @@ class TestShedding:
         one = Shop(places, seconds * wrong, shed_early=True)
         for _ in range((TURNOVERS + 2) * places):
             one.come(1e6)
-        while one.throttler.breaker.waiting:
+        while one.throttler.queued.waiting:
             one.end_next()
         one.seconds = seconds
         while one.running:
@@ -447,11 +447,11 @@ class TestShedding:
         one = Shop(places, seconds, shed_early=True)
         for _ in range((TURNOVERS + 2) * places):
             one.come(1e6)
-        while one.throttler.breaker.waiting:
+        while one.throttler.queued.waiting:
             one.end_next()
         for _ in range(200):
             ticket = one.come(timeout)
-            if ticket.state is QUEUED and one.throttler.breaker.waiting > places:
+            if ticket.state is QUEUED and one.throttler.queued.waiting > places:
                 came = one.now
                 while ticket.state is QUEUED:
                     one.end_next()

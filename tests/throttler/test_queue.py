@@ -28,7 +28,7 @@ def test_a_cancelled_request_is_removed_and_the_next_is_served() -> None:
     (pod,) = one.healthy(addresses(1))
     assert not waiters.awaits_start
     assert second.pod is pod
-    assert one.throttler.breaker.waiting == 0
+    assert one.throttler.queued.waiting == 0
 
 
 def test_a_request_that_finds_room_would_not_wait() -> None:

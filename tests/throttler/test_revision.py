@@ -103,7 +103,7 @@ class TestAdmission:
             one.throttler.admit(ticket, one.now)
         assert ticket.state is REJECTED
         assert one.throttler.cancel(ticket, one.now) is None
-        assert one.throttler.breaker.waiting == 2
+        assert one.throttler.queued.waiting == 2
 
     def test_a_full_queue_refuses_no_request_with_a_free_slot(self) -> None:
         one = One(1, depth=0)
@@ -146,7 +146,7 @@ class TestLeaving:
         else:
             for ticket in tickets:
                 one.throttler.cancel(ticket, one.now)
-        assert one.throttler.breaker.waiting == 0
+        assert one.throttler.queued.waiting == 0
         assert len(one.deadlines) <= 64
 
     def test_an_expired_request_at_the_head_does_not_stall_the_others(self) -> None:
@@ -646,7 +646,7 @@ class TestSlowStart:
         one.set_endpoints([])
         one.throttler.raise_limits(one.now)
         assert one.throttler.queue.slow_start.at is None
-        waiting = one.throttler.breaker.waiting
+        waiting = one.throttler.queued.waiting
         assert len(one.set_endpoints([B]).assigned) == 0
         assert len(some(one.passed(one.pod(B))).assigned) == waiting == 6
 
@@ -717,7 +717,7 @@ def test_the_loss_of_the_last_pod_names_the_queued_requests(
     assert not one.set_endpoints([A]).stranded
     some(one.throttler.connect_failed(one.pod(A), "gone", one.now))
     one.throttler.requeue(first, one.now)
-    assert one.throttler.breaker.tickets()[0] is first
+    assert one.throttler.queued.tickets()[0] is first
     one.passed(one.pod(A))
     changes = one.set_endpoints()
     queued = [each for each in one.tickets if each.state is QUEUED] if requests else []

@@ -363,7 +363,7 @@ class TestCapacity:
         one = meshed(0, (A,))
         assert one.throttler.statistics().capacity == MAX_CAPACITY
         one.requests(SLOW_START + 1)
-        assert one.throttler.breaker.waiting == 1
+        assert one.throttler.queued.waiting == 1
         assert one.raise_at is not None
         assert one.throttler.raise_limits(one.raise_at).assigned == [one.tickets[-1]]
 

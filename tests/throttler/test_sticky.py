@@ -232,7 +232,7 @@ def test_a_request_may_wait_for_its_own_pod_and_delays_no_other() -> None:
     one, full, first, token = full_world(Overflow.WAIT)
     waiting = [keyed(one, token) for _ in range(3)]
     assert [ticket.pod for ticket in waiting] == [None] * 3
-    assert one.throttler.breaker.waiting == 3
+    assert one.throttler.queued.waiting == 3
     passing = keyed(one)
     assert passing.pod not in (None, full)
     behind = keyed(one)  # both pods are full
@@ -260,7 +260,7 @@ def test_a_request_that_waits_for_its_pod_may_leave_or_expire() -> None:
     one.throttler.cancel(leaves, one.now)
     one.throttler.expire(expires)
     assert one.release(first) == [stays]
-    assert one.throttler.breaker.waiting == one.total.depth == 0
+    assert one.throttler.queued.waiting == one.total.depth == 0
 
 
 def test_requests_that_wait_for_a_pod_count_against_the_limits() -> None:
@@ -272,7 +272,7 @@ def test_requests_that_wait_for_a_pod_count_against_the_limits() -> None:
         keyed(one, token_of(full))
     with pytest.raises(RequestQueueFull):
         keyed(one, token_of(full))
-    assert one.throttler.breaker.waiting == 2
+    assert one.throttler.queued.waiting == 2
 
 
 def test_a_request_that_its_pod_failed_goes_elsewhere_and_does_not_wait() -> None:
@@ -335,7 +335,7 @@ class TestOrder:
             keyed(one, token, LOW)
         assert caught.value.limit == "class-depth"
         keyed(one, token, HIGH)
-        assert one.throttler.breaker.counts.by_priority == [1, 0, 15]
+        assert one.throttler.queued.counts.by_priority == [1, 0, 15]
 
     def test_a_flow_has_one_part_of_the_queue(self) -> None:
         one, _, _, token = full_world(Overflow.WAIT, self.FLOWS, depth=20)
@@ -345,7 +345,7 @@ class TestOrder:
         keyed(one, flow=b"modest")
         keyed(one, flow=b"greedy")
         for _ in range(4):
-            keyed(one, flow=b"%d" % one.throttler.breaker.waiting)
+            keyed(one, flow=b"%d" % one.throttler.queued.waiting)
         for key in (token, b""):
             with pytest.raises(FlowFull):
                 keyed(one, key, flow=b"greedy")

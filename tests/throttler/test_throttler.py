@@ -294,7 +294,7 @@ class TestTime:
         assert many.throttler.run_due(soon.deadline - 1e-9).expired == []
         assert many.throttler.run_due(soon.deadline).expired == [soon]
         assert (soon.state, late.state) == (TIMED_OUT, QUEUED)
-        assert many.find().breaker.waiting == 1
+        assert many.find().queued.waiting == 1
         assert many.throttler.deadlines.next_due() == late.deadline
 
     def test_a_request_at_a_pod_is_not_ended_by_the_queue(self) -> None:

@@ -54,7 +54,7 @@ class Turns:
 
     def look(self, real: RevisionThrottler) -> None:
         """Record which requests wait for one pod; one that does so no more keeps its place."""
-        parked, order = real.breaker.parked.pod_of, real.breaker.order
+        parked, order = real.queued.parked.pod_of, real.queued.order
         for ticket, pod in [*self._parked.items()]:
             if ticket.config is not real.config or parked.get(ticket) is pod:
                 continue

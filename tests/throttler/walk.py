@@ -212,7 +212,7 @@ class Walk:
             invariants.check_reach(fed, self.borrow and fed.spec.behind_queue_proxy)
             invariants.check_capacity(fed)
             invariants.check_queue(fed, self.ledger, self.now)
-            self.been["parked"] += len(fed.real.breaker.parked)
+            self.been["parked"] += len(fed.real.queued.parked)
             self.been["taken"] += bool(fed.real.backends.taken)
             if self.ledger.waiting(fed.real):
                 lost = len(self.tickets) % 2 == 0

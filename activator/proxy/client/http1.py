@@ -21,7 +21,7 @@ from typing import Final, cast, final
 from activator.knative.words import KUBELET_AGENT
 from activator.proxy.client.connection import SHARED, ClientConnection, ClientPort
 from activator.proxy.client.heads_in_progress import HeadInProgress
-from activator.proxy.client.http2 import Http2Client
+from activator.proxy.client.http2 import Http2ClientConnection
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.exchange import Exchange, probe_response
 from activator.proxy.exchange.sides import TUNNEL, ClientSide
@@ -64,7 +64,7 @@ class Http1ClientState(Enum):
     HEAD_IN_PROGRESS: a part of a request head has arrived.
     BEGINNING: a request head is complete, and its exchange begins.
     READING_BODY: an exchange is in progress. The next bytes belong to the request's body.
-    RESPONDING: an exchange is in progress, and its request is complete. Further bytes wait.
+    EXCHANGING: an exchange is in progress, and its request is complete. Further bytes wait.
     DISCARDING: the input was malformed or refused. An error response is the last response.
     LINGERING: the last response is written. Input is discarded until the client closes.
     CLOSED: the activator has closed or aborted the connection, or it is lost.
@@ -74,7 +74,7 @@ class Http1ClientState(Enum):
     HEAD_IN_PROGRESS = "head-in-progress"
     BEGINNING = "beginning"
     READING_BODY = "reading-body"
-    RESPONDING = "responding"
+    EXCHANGING = "exchanging"
     DISCARDING = "discarding"
     LINGERING = "lingering"
     CLOSED = "closed"
@@ -85,7 +85,7 @@ READING_HEAD: Final = Http1ClientState.READING_HEAD
 HEAD_IN_PROGRESS: Final = Http1ClientState.HEAD_IN_PROGRESS
 BEGINNING: Final = Http1ClientState.BEGINNING
 READING_BODY: Final = Http1ClientState.READING_BODY
-RESPONDING: Final = Http1ClientState.RESPONDING
+EXCHANGING: Final = Http1ClientState.EXCHANGING
 DISCARDING: Final = Http1ClientState.DISCARDING
 LINGERING: Final = Http1ClientState.LINGERING
 CLOSED: Final = Http1ClientState.CLOSED
@@ -95,10 +95,10 @@ FOLLOWS: Final[dict[Http1ClientState, frozenset[Http1ClientState]]] = {
     READING_HEAD: frozenset((HEAD_IN_PROGRESS, BEGINNING, DISCARDING, CLOSED)),
     HEAD_IN_PROGRESS: frozenset((READING_HEAD, DISCARDING, CLOSED)),
     BEGINNING: frozenset(
-        (READING_HEAD, READING_BODY, RESPONDING, DISCARDING, LINGERING, CLOSED),
+        (READING_HEAD, READING_BODY, EXCHANGING, DISCARDING, LINGERING, CLOSED),
     ),
-    READING_BODY: frozenset((RESPONDING, DISCARDING, LINGERING, CLOSED)),
-    RESPONDING: frozenset((READING_HEAD, LINGERING, CLOSED)),
+    READING_BODY: frozenset((EXCHANGING, DISCARDING, LINGERING, CLOSED)),
+    EXCHANGING: frozenset((READING_HEAD, LINGERING, CLOSED)),
     DISCARDING: frozenset((LINGERING, CLOSED)),
     LINGERING: frozenset((CLOSED,)),
     CLOSED: frozenset(),
@@ -106,7 +106,7 @@ FOLLOWS: Final[dict[Http1ClientState, frozenset[Http1ClientState]]] = {
 
 
 @final
-class Http1Client(ClientSide):
+class Http1ClientConnection(ClientSide):
     """A client's HTTP/1 connection, or one that may change to HTTP/2.
 
     It is the loop's protocol object, the ``HttpHandler`` of its ``ClientConnection``, the client's
@@ -188,7 +188,7 @@ class Http1Client(ClientSide):
             self._read_body(data)
         elif state is HEAD_IN_PROGRESS:
             self._read_in_head(data)
-        elif state is RESPONDING or state is READING_HEAD:
+        elif state is EXCHANGING or state is READING_HEAD:
             self._ahead += data
             self.regulate()
 
@@ -332,7 +332,7 @@ class Http1Client(ClientSide):
             data: the bytes so far, from the preface on.
         """
         self.base.proxy.unread.hold(self, 0)
-        Http2Client(self.base, full=self._full).take_over(data)
+        Http2ClientConnection(self.base, full=self._full).take_over(data)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class Http1Client(ClientSide):
         if self.state is not BEGINNING:
             return
         if self._body is None:
-            self.state = RESPONDING
+            self.state = EXCHANGING
         else:
             self.state = READING_BODY
             self.regulate()
@@ -438,7 +438,7 @@ class Http1Client(ClientSide):
             self._body = None
             self._ahead = left or b""
             if self.state is READING_BODY:
-                self.state = RESPONDING
+                self.state = EXCHANGING
         exchange.on_request_body(payload, complete, body.trailers)
         self.regulate()
 
@@ -447,7 +447,7 @@ class Http1Client(ClientSide):
         state, exchange = self.state, self.exchange
         if state is READING_BODY:
             wanted = exchange is not None and exchange.wants_body()
-        elif state is RESPONDING:
+        elif state is EXCHANGING:
             wanted = len(self._ahead) < MAX_AHEAD
         elif state is READING_HEAD:
             wanted = not self._full

@@ -73,7 +73,7 @@ _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
 
 @final
-class Http2Client(ConnectionSide):
+class Http2ClientConnection(ConnectionSide):
     """A client's HTTP/2 connection.
 
     Arguments:
@@ -364,7 +364,7 @@ class Http2Client(ConnectionSide):
 
         RFC 9113 section 8.1 allows to reset the stream at once. But httpx drops a response if the
         reset arrives before its request has ended, and curl 7.88 drops one that arrives with the
-        reset. So the client may send the rest, within the limits of ``connection.Linger``.
+        reset. So the client may send the rest, within the limits of ``client.connection.Linger``.
         """
         self.base.arm(self._blocked.watch(stream, self._clock()))
 
@@ -628,7 +628,7 @@ class ClientStream(ClientSide):
 
     exchange: Exchange
 
-    def __init__(self, client: Http2Client, stream: Stream) -> None:
+    def __init__(self, client: Http2ClientConnection, stream: Stream) -> None:
         self.base = client.base
         self._client = client
         self._stream = stream

@@ -25,7 +25,7 @@ from activator.process.quiet_server import QuietServer
 from activator.process.sockets import SocketKind, find_dead
 from activator.process.timers import Tasks
 from activator.proxy.client.connection import ClientPort
-from activator.proxy.client.http1 import Http1Client
+from activator.proxy.client.http1 import Http1ClientConnection
 from activator.proxy.client.proxy import Proxy
 from activator.records.narration import identity
 from activator.records.source_status import ObjectWarning
@@ -254,10 +254,10 @@ def data_server(proxy: Proxy) -> GatedServer:
 
     def protocol(
         config: Any, server_state: Any, app_state: Any, _loop: object = None
-    ) -> Http1Client:
+    ) -> Http1ClientConnection:
         # Replaces uvicorn's set. uvicorn shuts these connections down, and waits for their end.
         server_state.connections = proxy.connections
-        return Http1Client(proxy)
+        return Http1ClientConnection(proxy)
 
     config = uvicorn.Config(
         app=_no_application,
@@ -284,7 +284,7 @@ def service_listener(proxy: Proxy, sock: socket.socket, port: ClientPort) -> Pau
         port: its record.
     """
     # The connection has the methods of a protocol, not its type.
-    make = cast(Callable[[], asyncio.Protocol], lambda: Http1Client(proxy, port))
+    make = cast(Callable[[], asyncio.Protocol], lambda: Http1ClientConnection(proxy, port))
     return PausingListener(sock, make, proxy, proxy.arrivals)
 
 

@@ -336,7 +336,7 @@ class Exchange(Requester):
         if throttler.key is not None:
             sticky, clients = throttler.sticky, services.clients
             ticket.key = key_of(request, throttler.key, sticky, self.client.base.address, clients)
-        order = throttler.breaker.order
+        order = throttler.queued.order
         if order is not None:
             self._follow(order)
         if trace is not None:
@@ -365,7 +365,7 @@ class Exchange(Requester):
         now = self.services.driver.clock()
         if self.state is not AUTHORIZING or not permission.follow(self, verdict, now):
             return
-        order = self.entry.throttler.breaker.order
+        order = self.entry.throttler.queued.order
         if order is not None:
             self._set_place(order, self.request)
         self._admit(now)
@@ -444,7 +444,7 @@ class Exchange(Requester):
         driver, throttler = self.services.driver, self.entry.throttler
         now = driver.clock()
         self.pod_side = None
-        order = throttler.breaker.order
+        order = throttler.queued.order
         if order is not None and self.wait is None:
             self._set_place(order, self.request)
         if self.limits is not None and self.limits.wait is not None:
@@ -623,7 +623,7 @@ class Exchange(Requester):
         if ticket.state is not QUEUED:
             ticket.size += size
         elif body.replayable:
-            body.replayable = self.entry.throttler.breaker.reserve_bytes(ticket, size)
+            body.replayable = self.entry.throttler.queued.reserve_bytes(ticket, size)
 
     def pause_sending(self) -> None:
         self.client.regulate()

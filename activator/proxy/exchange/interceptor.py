@@ -87,7 +87,7 @@ def _static_route(request: Request, rules: InterceptorRules) -> StaticRoute | No
 def _may_wait(exchange: Exchange, rules: InterceptorRules, now: float) -> bool:
     """Return whether a request may wait for the first pod; if not, count it and respond."""
     entry, placeholder = exchange.entry, rules.placeholder
-    is_full = 0 < rules.max_pending <= entry.throttler.breaker.waiting
+    is_full = 0 < rules.max_pending <= entry.throttler.queued.waiting
     if not is_full and (placeholder is None or rules.overflow):
         return True
     exchange.count(now)

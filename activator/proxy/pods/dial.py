@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 from activator.process.sockets import CLOSED_AT_ONCE
 from activator.proxy.exchange.sides import Requester
 from activator.proxy.message.fields import HTTP_1_1, HTTP_2
-from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod, Http2PodState, PodStream
+from activator.proxy.pods.http1 import Http1PodConnection
+from activator.proxy.pods.http2 import NOT_HTTP2, Http2PodConnection, Http2PodState, PodStream
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.files import Waiter
 from activator.tls.certificates import HTTP2, protocol, reason
@@ -219,7 +219,9 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
         idle = await files.take(waiter, probe=within < inf)
         if idle is not None:
             return idle
-        pod: Http1Pod | Http2Pod = Http2Pod(pool) if http2 else Http1Pod(pool)
+        pod: Http1PodConnection | Http2PodConnection = (
+            Http2PodConnection(pool) if http2 else Http1PodConnection(pool)
+        )
         try:
             # The loops find methods by name, so a compiled class needs no base class of asyncio.
             loops = cast(asyncio.BaseProtocol, pod.protocol())
@@ -238,7 +240,7 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
         finally:
             if not pod.is_made():
                 files.release()  # else ``Pool.closed`` does
-                if isinstance(pod, Http2Pod):
+                if isinstance(pod, Http2PodConnection):
                     pod.link.release()
         await asyncio.sleep(SHORTAGE_PAUSE)
 
@@ -269,7 +271,7 @@ class Dial:
         """Open the connection, then call exactly one method of the requester."""
         pool, requester = self._pool, self._requester
         try:
-            pod = cast(Http1Pod, await _open(pool, self, self._within, http2=False))
+            pod = cast(Http1PodConnection, await _open(pool, self, self._within, http2=False))
         except OSError as error:
             requester.on_dial_failed(
                 pool.failed(connect_error(error), HTTP_1_1), connect_cause(error)
@@ -314,7 +316,7 @@ class SharedDial:
             self._report_refusal()
             return
         try:
-            pod = cast(Http2Pod, await _open(pool, self, inf, http2=True))
+            pod = cast(Http2PodConnection, await _open(pool, self, inf, http2=True))
         except OtherProtocolError:
             self._refuse()
             return
@@ -332,7 +334,7 @@ class SharedDial:
         else:
             self._share(pod)
 
-    def _share(self, pod: Http2Pod) -> None:
+    def _share(self, pod: Http2PodConnection) -> None:
         """Give the connection to the requesters; if it is full, the rest opens another."""
         pool = self._pool
         capacity = pool.capacity
@@ -346,7 +348,7 @@ class SharedDial:
         if pool.gone:
             pod.drain()
 
-    def _share_room(self, pod: Http2Pod) -> None:
+    def _share_room(self, pod: Http2PodConnection) -> None:
         for requester in self.requesters:
             if pod.has_room():
                 requester.on_connected(PodStream(pod))

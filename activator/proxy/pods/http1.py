@@ -257,7 +257,7 @@ def _nothing(_size: int) -> None:
 
 
 @final
-class Http1Pod(PodSide):
+class Http1PodConnection(PodSide):
     """One connection to one pod.
 
     Attributes:

@@ -163,7 +163,7 @@ class PodStream(PodSide):
 
     _stream: Stream
 
-    def __init__(self, pod: Http2Pod) -> None:
+    def __init__(self, pod: Http2PodConnection) -> None:
         self._pod = pod
         self.requester: Requester | None = None
         self.responded = False
@@ -374,7 +374,7 @@ class PodStream(PodSide):
 
 
 @final
-class Http2Pod(ConnectionSide):
+class Http2PodConnection(ConnectionSide):
     """One connection to one pod.
 
     Attributes:

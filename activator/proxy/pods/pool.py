@@ -35,8 +35,8 @@ from activator.proxy.pods.dial import (
     Proof,
     SharedDial,
 )
-from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.http2 import OPEN, Capacity, Http2Pod, PodStream
+from activator.proxy.pods.http1 import Http1PodConnection
+from activator.proxy.pods.http2 import OPEN, Capacity, Http2PodConnection, PodStream
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, ServiceTls
@@ -89,7 +89,7 @@ class PodTarget:
         probe_lines: the fields by which a probe names the pod, each with its CRLF.
         host_lines: the fields by which a request names the pod, each with its CRLF.
         host_start: the start of the line with the client's host, see ``request.pod_head``.
-        host_blocks: these fields for HTTP/2: :scheme, with :authority if there is one; then the others.
+        host_blocks: these fields for HTTP/2: :scheme and :authority, if there is one; the others.
     """
 
     __slots__ = (
@@ -292,8 +292,8 @@ class Pool:
         self.known_as: HttpVersion | None = None
         self.speaks_http1 = False
         self.gone = False
-        self.idle: list[Http1Pod] = []
-        self.shared: list[Http2Pod] = []
+        self.idle: list[Http1PodConnection] = []
+        self.shared: list[Http2PodConnection] = []
         self._dial: SharedDial | None = None
         self._assumed = False  # ``known_as`` follows from a connection that closed early
         self.reachable = self.timed_out = False
@@ -335,7 +335,7 @@ class Pool:
 
     # -- connections in HTTP/1 ------------------------------------------------------------------
 
-    def take(self) -> Http1Pod | None:
+    def take(self) -> Http1PodConnection | None:
         """Return the idle connection that was used last; None without one."""
         idle = self.idle
         while idle:
@@ -345,7 +345,7 @@ class Pool:
                 return side
         return None
 
-    def take_alive(self) -> Http1Pod | None:
+    def take_alive(self) -> Http1PodConnection | None:
         """Return an idle connection that the kernel reports as open; None without one."""
         while (side := self.take()) is not None:
             if side.alive():
@@ -371,7 +371,7 @@ class Pool:
             self.resources.start(dial.run())
         dial.requesters.append(requester)
 
-    def end_dial(self, connection: Http2Pod | None) -> None:
+    def end_dial(self, connection: Http2PodConnection | None) -> None:
         """Record the end of an attempt to open a connection in HTTP/2.
 
         Arguments:
@@ -450,10 +450,10 @@ class Pool:
 
     def closed(self, connection: object) -> None:
         """Remove a connection that has closed."""
-        if isinstance(connection, Http2Pod):
+        if isinstance(connection, Http2PodConnection):
             if connection in self.shared:
                 self.shared.remove(connection)
-        elif isinstance(connection, Http1Pod) and connection in self.idle:
+        elif isinstance(connection, Http1PodConnection) and connection in self.idle:
             self.idle.remove(connection)
             self.resources.idle -= 1
         self.resources.closed(connection)

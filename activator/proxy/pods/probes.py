@@ -21,8 +21,8 @@ from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.response import Response
 from activator.proxy.pods.dial import LOCAL_SHORTAGE, connect_cause, connect_error
-from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.http2 import Http2Pod, PodStream
+from activator.proxy.pods.http1 import Http1PodConnection
+from activator.proxy.pods.http2 import Http2PodConnection, PodStream
 from activator.proxy.pods.pool import ConnectionPools, Pool
 from throttler.pod import PodTracker
 
@@ -50,27 +50,28 @@ class ProbePool:
     """The connections of one probe.
 
     Arguments:
-        plain: the connections for the probe.
-        secure: the connections for requests if these go over TLS; else None.
+        probes: the connections for the probe.
+        requests: the connections for requests that must be possible first: other ones than for the
+            probe, or the last attempt timed out. Else None.
 
     Attributes:
         probe_lines: the request fields that name the pod, each with its CRLF.
     """
 
-    def __init__(self, plain: Pool, secure: Pool | None) -> None:
-        self._plain = plain
-        self._secure = secure
-        self.probe_lines = plain.target.probe_lines
+    def __init__(self, probes: Pool, requests: Pool | None) -> None:
+        self._probes = probes
+        self._requests = requests
+        self.probe_lines = probes.target.probe_lines
 
     def take(self) -> ProbeConnection | None:
         """Return an idle connection; None without one, or if requests first need a connection."""
-        secure = self._secure
-        if secure is not None and not secure.reachable:
+        requests = self._requests
+        if requests is not None and not requests.reachable:
             return None
-        pod = self._plain.take()
+        pod = self._probes.take()
         if pod is None:
             return None
-        connection = ProbeConnection(self._plain)
+        connection = ProbeConnection(self._probes)
         connection.hold(pod)
         return connection
 
@@ -82,11 +83,11 @@ class ProbePool:
         Arguments:
             within: seconds for each step.
         """
-        ProbeConnection(self._plain).open(probe, within, self._secure)
+        ProbeConnection(self._probes).open(probe, within, self._requests)
 
     def open_stream(self, probe: Probe) -> None:
         """Take or open a stream in HTTP/2; ``on_stream`` or ``on_dial_failed`` follows."""
-        ProbeStream(self._plain).open(self._plain, probe)
+        ProbeStream(self._probes).open(self._probes, probe)
 
 
 class _ProbeRequester(Requester):
@@ -139,7 +140,7 @@ class ProbeConnection(_ProbeRequester):
 
     __slots__ = ("_plain", "_proving", "_within", "pod")
 
-    pod: Http1Pod
+    pod: Http1PodConnection
 
     def __init__(self, plain: Pool) -> None:
         super().__init__()
@@ -147,7 +148,7 @@ class ProbeConnection(_ProbeRequester):
         self._within = 0.0
         self._proving = False  # it opens a connection for requests
 
-    def hold(self, pod: Http1Pod) -> None:
+    def hold(self, pod: Http1PodConnection) -> None:
         """Use an open connection."""
         self.pod = pod
         self.reused = pod.reused
@@ -192,7 +193,7 @@ class ProbeConnection(_ProbeRequester):
                 self._plain.dial(self, self._within)
                 return
             side = idle
-        assert isinstance(side, Http1Pod)
+        assert isinstance(side, Http1PodConnection)
         self.hold(side)
         dialer, self._dialer = self._dialer, None
         if dialer is not None:
@@ -258,7 +259,7 @@ class ProbeStream(_ProbeRequester):
         """Take a stream of an open connection, or open one."""
         self._dialer = probe
         connection = pool.take_idle(http2=True)
-        if isinstance(connection, Http2Pod):
+        if isinstance(connection, Http2PodConnection):
             self.on_connected(PodStream(connection))
         else:
             pool.dial_shared(self)

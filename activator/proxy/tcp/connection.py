@@ -209,8 +209,8 @@ class TcpConnection(Evictable):
             self.demand.begin(now)
             self._admit(now)
         elif self._ticket.state is QUEUED:
-            breaker = self._entry.throttler.breaker
-            if not breaker.reserve_bytes(self._ticket, len(data)):
+            queued = self._entry.throttler.queued
+            if not queued.reserve_bytes(self._ticket, len(data)):
                 client.watch(0)
 
     def _leave(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from activator.admin.application import create_app
 from activator.admin.history import BLOCK, STEPS
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.links import StatReporter
+from activator.autoscaler.reporter import StatReporter
 from activator.records.counters import OUTCOMES
 from tests.activator.telemetry.world import World
 from tests.activator.throttlers import throttler_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.autoscaler.concurrency import ConcurrencyReporter, Stat
-from activator.autoscaler.links import poke_of
+from activator.autoscaler.reporter import poke_of
 from throttler.model import RevisionID
 
 A = RevisionID("default", "a-00001")

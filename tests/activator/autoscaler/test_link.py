@@ -17,7 +17,7 @@ from websockets.utils import accept_key
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.link import BURST_BYTES, AutoscalerLink, LinkTimings
-from activator.autoscaler.links import StatReporter
+from activator.autoscaler.reporter import StatReporter
 from activator.proxy.transport.peer_socket import count_unread
 from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of

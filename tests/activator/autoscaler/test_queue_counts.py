@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from activator.autoscaler.links import StatReporter
+from activator.autoscaler.reporter import StatReporter
 from activator.keda.metrics import RateWindow
 from tests.rows import in_one_test
 from throttler.model import Policies, Revision, RevisionID, RevisionKind

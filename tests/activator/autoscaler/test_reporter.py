@@ -7,7 +7,7 @@ import sys
 from typing import cast
 
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.links import StatReporter
+from activator.autoscaler.reporter import StatReporter
 from tests.conftest import VirtualLoop
 from throttler.model import RevisionID
 
@@ -133,7 +133,7 @@ async def test_a_deleted_revision_is_removed():
 
 def test_counting_needs_neither_websockets_nor_protobuf():
     check = (
-        "import sys, activator.autoscaler.links;"
+        "import sys, activator.autoscaler.reporter;"
         "sys.exit(any(name.split('.')[0] in {'websockets', 'google', 'tenacity'}"
         " for name in sys.modules))"
     )
@@ -142,7 +142,7 @@ def test_counting_needs_neither_websockets_nor_protobuf():
 
 def _lines(caplog):
     """Return the records of the module under test."""
-    return [each for each in caplog.records if each.name == "activator.autoscaler.links"]
+    return [each for each in caplog.records if each.name == "activator.autoscaler.reporter"]
 
 
 async def test_a_revision_whose_requests_another_activator_gets_has_only_the_load_of_its_pods():

@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from activator.proxy.client.connection import ClientPort
-from activator.proxy.client.http1 import Http1Client
+from activator.proxy.client.http1 import Http1ClientConnection
 from tests.activator.proxy.http2.peers import Peer
 from tests.activator.proxy.world import Client, World
 
@@ -24,7 +24,7 @@ class Bound:
         self.at = self._server.sockets[0].getsockname()[1]
 
     def _accept(self) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, Http1Client(self.world.proxy, self.port))
+        return cast(asyncio.Protocol, Http1ClientConnection(self.world.proxy, self.port))
 
     async def client(self) -> Client:
         _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", self.at)

@@ -15,7 +15,7 @@ from activator.build import Build, running
 from activator.proxy.client import http1 as client
 from activator.proxy.exchange import sides as exchange_states
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.pods.http1 import HTTP1_FOLLOWS, Http1Pod
+from activator.proxy.pods.http1 import HTTP1_FOLLOWS, Http1PodConnection
 from activator.telemetry.request_log import RequestLog
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.proxy.http2.peers import Http2World
@@ -109,11 +109,11 @@ class _CheckedState:
 
 _EXCHANGE = _CheckedState(vars(Exchange)["state"], exchange_states.FOLLOWS)
 _CLIENT = _CheckedState(
-    vars(client.Http1Client)["state"],
+    vars(client.Http1ClientConnection)["state"],
     {before: {*after, before} for before, after in client.FOLLOWS.items()},
     client.CLOSED,
 )
-_POD = _CheckedState(vars(Http1Pod)["state"], HTTP1_FOLLOWS)
+_POD = _CheckedState(vars(Http1PodConnection)["state"], HTTP1_FOLLOWS)
 
 
 @pytest.fixture(autouse=True)
@@ -124,8 +124,8 @@ def each_change_of_state_is_in_its_table(monkeypatch: pytest.MonkeyPatch) -> Ite
     """
     if running() is Build.PURE:
         monkeypatch.setattr(Exchange, "state", _EXCHANGE)
-        monkeypatch.setattr(client.Http1Client, "state", _CLIENT)
-        monkeypatch.setattr(Http1Pod, "state", _POD)
+        monkeypatch.setattr(client.Http1ClientConnection, "state", _CLIENT)
+        monkeypatch.setattr(Http1PodConnection, "state", _POD)
     _EXCHANGE.wrong.clear()
     _CLIENT.wrong.clear()
     _POD.wrong.clear()

@@ -26,7 +26,7 @@ from activator.knative.words import QUEUE_PROXY
 from activator.plain.route_table import RouteTable
 from activator.process.timers import Tasks
 from activator.proxy.client.connection import MAX_SECONDS
-from activator.proxy.client.http1 import Http1Client
+from activator.proxy.client.http1 import Http1ClientConnection
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
@@ -52,7 +52,7 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
-    from tests.activator.proxy.http2.peers import Http2Pod
+    from tests.activator.proxy.http2.peers import Http2PodConnection
 
 #: Seconds of real time after which something that should happen will not happen any more.
 PATIENCE = 45.0
@@ -154,7 +154,7 @@ class Seen:
 
 def protocol(proxy: Proxy) -> asyncio.Protocol:
     """Return a client's connection; it has the methods of a protocol, not its type."""
-    return cast(asyncio.Protocol, Http1Client(proxy))
+    return cast(asyncio.Protocol, Http1ClientConnection(proxy))
 
 
 class PodConnection(asyncio.Protocol):
@@ -724,7 +724,7 @@ class World:
 
     def serve(
         self,
-        *pods: Pod | Http2Pod,
+        *pods: Pod | Http2PodConnection,
         name: str = NAME,
         hosts: Iterable[str] = (),
         protocol: AppProtocol = AppProtocol.HTTP1,
@@ -743,7 +743,7 @@ class World:
 
     def route(
         self,
-        *pods: Pod | Http2Pod,
+        *pods: Pod | Http2PodConnection,
         rules: InterceptorRules,
         readiness: float = NO_TIMEOUT,
         kind: RevisionKind = RevisionKind.HTTP_ROUTE,
@@ -809,7 +809,7 @@ class World:
 
     @property
     def waiting(self) -> int:
-        return self.revision().breaker.waiting
+        return self.revision().queued.waiting
 
     @property
     def in_flight(self) -> int:
@@ -828,8 +828,8 @@ class World:
         """Return the counts that are not zero."""
         counts = {"loads": sum(load.now for load in self.loads.values())}
         for throttler in self.driver.throttler:
-            counts["waiting"] = counts.get("waiting", 0) + throttler.breaker.waiting
-            counts["bytes"] = counts.get("bytes", 0) + throttler.breaker.own.bytes
+            counts["waiting"] = counts.get("waiting", 0) + throttler.queued.waiting
+            counts["bytes"] = counts.get("bytes", 0) + throttler.queued.own.bytes
             counts["in flight"] = counts.get("in flight", 0) + throttler.slots.in_flight
             for pod in throttler.backends.pods.values():
                 counts[pod.address] = pod.in_flight

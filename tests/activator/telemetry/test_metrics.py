@@ -573,7 +573,7 @@ def test_free_pods_that_no_waiting_request_may_use_have_no_room(world):
         ticket = Ticket(NO_OWNER, 1e9)
         ticket.key = b"anna"
         throttler.admit(ticket, world.clock.now)
-        assert throttler.breaker.waiting == waiting
+        assert throttler.queued.waiting == waiting
         assert scrape(world)[room] == free
 
 

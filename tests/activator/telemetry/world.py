@@ -8,7 +8,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from activator.admin.history import History
-from activator.autoscaler.links import StatReporter
+from activator.autoscaler.reporter import StatReporter
 from activator.driver import Driver
 from activator.plain.route_table import RouteTable
 from activator.records.counters import LAG_BOUNDS, Histogram

@@ -87,7 +87,7 @@ def counted(world: World) -> dict[str, int]:
 
 
 def queued(world: World) -> int:
-    return world.driver.entries.find_host(HOST).throttler.breaker.waiting
+    return world.driver.entries.find_host(HOST).throttler.queued.waiting
 
 
 @both_loops

@@ -73,7 +73,7 @@ async def test_a_waiting_body_is_read_as_far_as_the_budgets_go(new_world):
     await until(lambda: world.waiting == 1)
     client.send(body)
     await turns(200)
-    assert world.revision().breaker.own.bytes <= 10_000
+    assert world.revision().queued.own.bytes <= 10_000
     world.list(pod)
     assert (await client.answer()).status == 200
     assert pod.requests[0].body == body

@@ -16,7 +16,7 @@ from activator.proxy.http2.frame_reader import Http2Setting, write_settings
 from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.pods import dial
 from activator.proxy.pods.dial import connect
-from activator.proxy.pods.http1 import Http1Pod
+from activator.proxy.pods.http1 import Http1PodConnection
 from activator.proxy.pods.pool import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.pods.test_pool import Dialer, probes_of
@@ -101,13 +101,13 @@ async def test_an_http2_connection_that_opens_as_its_time_ends_sends_nothing(htt
 async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
     """The proxy may notice the close before the dialer gets the connection, and not later."""
     await world.serving()
-    opened = Http1Pod.connection_made
+    opened = Http1PodConnection.connection_made
 
     def dropped(self, transport) -> None:
         opened(self, transport)
         transport.abort()
 
-    monkeypatch.setattr(Http1Pod, "connection_made", dropped)
+    monkeypatch.setattr(Http1PodConnection, "connection_made", dropped)
     dialer = Dialer()
     probes_of(world).dial(dialer, inf)
     await until(lambda: dialer.failures or dialer.upstreams)

@@ -111,7 +111,7 @@ async def test_a_byte_or_time_wakes_the_workload(
         client.send(b"GET")
     await world.in_time(lambda: world.load == 1)
     assert world.now() - began == pytest.approx(after, abs=0.011)
-    assert world.throttler.breaker.waiting == 1
+    assert world.throttler.queued.waiting == 1
     await world.start_pod(pod)
     await until(lambda: pod.connections)
     await turns()
@@ -134,8 +134,8 @@ async def test_bytes_of_a_waiting_client_arrive_in_order(world: TcpWorld) -> Non
     data = bytes(range(256)) * 1000
     client.send(data)
     client.end_sending()
-    await until(lambda: world.throttler.breaker.own.bytes > 60_000)
-    assert world.throttler.breaker.own.bytes <= 64 << 10
+    await until(lambda: world.throttler.queued.own.bytes > 60_000)
+    assert world.throttler.queued.own.bytes <= 64 << 10
     await world.start_pod(pod)
     await until(lambda: pod.connections and pod.connections[0].eof)
     assert pod.connections[0].received == data
@@ -148,7 +148,7 @@ async def test_connections_get_their_pods_in_order_of_arrival(world: TcpWorld) -
     for number in range(4):
         clients.append(await world.client())
         clients[-1].send(b"%d" % number)
-        await until(lambda: world.throttler.breaker.waiting == len(clients))
+        await until(lambda: world.throttler.queued.waiting == len(clients))
     await world.start_pod(pod)
     for number, client in enumerate(clients):
         await until(partial(lambda n: len(pod.connections) == n + 1, number))
@@ -164,7 +164,7 @@ async def test_a_refused_connect_goes_to_another_pod(world: TcpWorld) -> None:
     clients = [await world.client() for _ in range(2)]
     for client in clients:
         client.send(b"x")
-    await until(lambda: second.connections and world.throttler.breaker.waiting == 1)
+    await until(lambda: second.connections and world.throttler.queued.waiting == 1)
     assert await second.connections[0].take(1) == b"x"
     assert world.driver.entries.of(SERVICE).counters.requeues == {"connect-failed": 1}
     await first.listen()
@@ -187,7 +187,7 @@ async def test_a_pod_that_does_not_respond_is_left_after_a_second(world: TcpWorl
     await until(lambda: world.throttler.statistics().healthy == 1)
     client = await world.client()
     client.send(b"x")
-    await world.in_time(lambda: world.throttler.breaker.waiting == 1)
+    await world.in_time(lambda: world.throttler.queued.waiting == 1)
     assert world.now_since_start() == pytest.approx(1.0, abs=0.1)
     assert world.driver.entries.of(SERVICE).counters.requeues == {"connect-timeout": 1}
     world.put(pod)
@@ -220,7 +220,7 @@ async def test_a_full_queue_ends_a_connection(caplog: pytest.LogCaptureFixture) 
     await world.asleep()
     waiting, refused = await world.client(), await world.client()
     waiting.send(b"x")
-    await until(lambda: world.throttler.breaker.waiting == 1)
+    await until(lambda: world.throttler.queued.waiting == 1)
     refused.send(b"x")
     await refused.ended()
     assert not refused.reset
@@ -236,8 +236,8 @@ async def test_a_tenant_has_its_share_of_the_queue(world: TcpWorld) -> None:
     await world.asleep(policies=Policies(order=order))
     client = await world.client()
     client.send(b"x")
-    await until(lambda: world.throttler.breaker.waiting == 1)
-    [ticket] = world.throttler.breaker.tickets()
+    await until(lambda: world.throttler.queued.waiting == 1)
+    [ticket] = world.throttler.queued.tickets()
     assert ticket.flow == b"127.0.0.1"
     client.abort()
 

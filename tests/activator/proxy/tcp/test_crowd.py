@@ -35,7 +35,7 @@ async def test_silent_clients_are_bounded_and_others_are_served() -> None:
         crowd += silent(world.port, 1000)
         await until(lambda number=number: len(world.proxy.connections) == 1000 * number)
     assert world.load == 0
-    await world.in_time(lambda: world.throttler.breaker.waiting == 100)
+    await world.in_time(lambda: world.throttler.queued.waiting == 100)
     other, client = await world.other()
     client.send(b"x")
     assert await other.connections[0].take(1) == b"x"
@@ -43,10 +43,10 @@ async def test_silent_clients_are_bounded_and_others_are_served() -> None:
     other.connections[0].close()
     await world.in_time(lambda: len(world.proxy.connections) == 100)
     assert world.outcomes() == {"queue-full": 4900}
-    assert world.throttler.breaker.own.bytes == 0
+    assert world.throttler.queued.own.bytes == 0
     for each in crowd:
         each.close()
-    await until(lambda: world.throttler.breaker.waiting == 0)
+    await until(lambda: world.throttler.queued.waiting == 0)
     await world.start_pod(pod)
     client = await world.client()
     client.send(b"x")
@@ -102,7 +102,7 @@ async def test_a_connection_waits_for_a_free_file(world: TcpWorld) -> None:
     pod = await world.asleep()
     client = await world.client()
     client.send(b"x")
-    await until(lambda: world.throttler.breaker.waiting == 1)
+    await until(lambda: world.throttler.queued.waiting == 1)
     files = world.pools.files
     files.pods = files.shares.traffic
     await world.start_pod(pod)
@@ -133,7 +133,7 @@ async def test_a_wait_for_a_file_ends_with_the_deadline(world: TcpWorld) -> None
     pod = await world.asleep(timeout=2.0)
     client = await world.client()
     client.send(b"x")
-    await until(lambda: world.throttler.breaker.waiting == 1)
+    await until(lambda: world.throttler.queued.waiting == 1)
     files = world.pools.files
     files.pods = files.shares.traffic
     await world.start_pod(pod)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.throttler.world import OWNER, unhurried
 from throttler.errors import FlowFull, RequestQueueFull
 from throttler.model import FlowKey, QueueOrder
-from throttler.queue import Breaker
+from throttler.queue import QueuedTickets
 from throttler.request_policies import (
     HIGH,
     LOW,
@@ -28,39 +28,43 @@ def ticket(arrived: float, size: int = 0) -> Ticket:
     return made
 
 
-def queue(depth: int = 100, max_bytes: int = 1000, total: SharedBudget | None = None) -> Breaker:
-    return Breaker(QueueBudget(depth, max_bytes), total or SharedBudget(10 * depth, 10 * max_bytes))
+def queue(
+    depth: int = 100, max_bytes: int = 1000, total: SharedBudget | None = None
+) -> QueuedTickets:
+    return QueuedTickets(
+        QueueBudget(depth, max_bytes), total or SharedBudget(10 * depth, 10 * max_bytes)
+    )
 
 
-def drain(breaker: Breaker) -> list[float]:
-    return [breaker.popleft(0.0).arrived for _ in range(breaker.waiting)]
+def drain(queued: QueuedTickets) -> list[float]:
+    return [queued.popleft(0.0).arrived for _ in range(queued.waiting)]
 
 
-def refusal(breaker: Breaker, size: int = 0) -> str:
-    before = (breaker.waiting, breaker.own.depth, breaker.own.bytes, breaker.total.depth)
+def refusal(queued: QueuedTickets, size: int = 0) -> str:
+    before = (queued.waiting, queued.own.depth, queued.own.bytes, queued.total.depth)
     with pytest.raises(RequestQueueFull) as caught:
-        breaker.append(ticket(99, size))
-    after = (breaker.waiting, breaker.own.depth, breaker.own.bytes, breaker.total.depth)
+        queued.append(ticket(99, size))
+    after = (queued.waiting, queued.own.depth, queued.own.bytes, queued.total.depth)
     assert before == after, "a refusal changes nothing"
     return caught.value.limit
 
 
 def test_first_in_first_out() -> None:
-    breaker = queue()
+    queued = queue()
     for n in range(5):
-        breaker.append(ticket(n))
-    assert drain(breaker) == [0, 1, 2, 3, 4]
-    assert breaker.oldest() is None
+        queued.append(ticket(n))
+    assert drain(queued) == [0, 1, 2, 3, 4]
+    assert queued.oldest() is None
 
 
 def test_the_depth_is_the_exact_number_that_may_wait() -> None:
-    breaker = queue(depth=3)
+    queued = queue(depth=3)
     for n in range(3):
-        breaker.append(ticket(n))
-    assert refusal(breaker) == "revision-depth"
-    breaker.popleft(0.0)
-    breaker.append(ticket(4))
-    assert refusal(breaker) == "revision-depth"
+        queued.append(ticket(n))
+    assert refusal(queued) == "revision-depth"
+    queued.popleft(0.0)
+    queued.append(ticket(4))
+    assert refusal(queued) == "revision-depth"
 
 
 def test_with_a_depth_of_none_no_request_may_wait() -> None:
@@ -68,14 +72,14 @@ def test_with_a_depth_of_none_no_request_may_wait() -> None:
 
 
 def test_the_bytes_of_all_waiters_may_reach_the_bound_but_not_pass_it() -> None:
-    breaker = queue(max_bytes=100)
-    breaker.append(ticket(1, 60))
-    assert refusal(breaker, 41) == "revision-bytes"
-    breaker.append(ticket(2, 40))
-    breaker.append(ticket(3, 0))
-    assert refusal(breaker, 1) == "revision-bytes"
-    breaker.popleft(0.0)
-    assert breaker.own.bytes == 40
+    queued = queue(max_bytes=100)
+    queued.append(ticket(1, 60))
+    assert refusal(queued, 41) == "revision-bytes"
+    queued.append(ticket(2, 40))
+    queued.append(ticket(3, 0))
+    assert refusal(queued, 1) == "revision-bytes"
+    queued.popleft(0.0)
+    assert queued.own.bytes == 40
 
 
 def test_revisions_share_the_total_depth() -> None:
@@ -111,71 +115,71 @@ def test_revisions_share_the_total_of_bytes() -> None:
 
 
 def test_the_revisions_own_bound_is_named_first() -> None:
-    breaker = Breaker(QueueBudget(0, 0), SharedBudget(0, 0))
-    assert refusal(breaker, 5) == "revision-depth"
+    queued = QueuedTickets(QueueBudget(0, 0), SharedBudget(0, 0))
+    assert refusal(queued, 5) == "revision-depth"
 
 
 class TestRestore:
     def test_a_requeued_request_precedes_all_that_arrived_later(self) -> None:
-        breaker = queue()
+        queued = queue()
         for n in (5, 6):
-            breaker.append(ticket(n))
-        breaker.restore(ticket(1), 0.0)
-        oldest = breaker.oldest()
+            queued.append(ticket(n))
+        queued.restore(ticket(1), 0.0)
+        oldest = queued.oldest()
         assert oldest is not None
         assert oldest.arrived == 1
-        assert drain(breaker) == [1, 5, 6]
+        assert drain(queued) == [1, 5, 6]
 
     def test_several_come_back_in_their_order_of_arrival(self) -> None:
-        breaker = queue()
-        breaker.append(ticket(9))
+        queued = queue()
+        queued.append(ticket(9))
         for n in (4, 1, 3, 2):
-            breaker.restore(ticket(n), 0.0)
-        assert drain(breaker) == [1, 2, 3, 4, 9]
+            queued.restore(ticket(n), 0.0)
+        assert drain(queued) == [1, 2, 3, 4, 9]
 
     def test_it_is_never_refused_and_counts_all_the_same(self) -> None:
-        breaker = queue(depth=1, max_bytes=10)
-        breaker.append(ticket(2, 10))
-        breaker.restore(ticket(1, 10), 0.0)
-        assert (breaker.waiting, breaker.own.depth, breaker.own.bytes) == (2, 2, 20)
-        assert refusal(breaker) == "revision-depth"
-        breaker.popleft(0.0)
-        assert refusal(breaker) == "revision-depth"
-        breaker.popleft(0.0)
-        breaker.append(ticket(3, 10))
+        queued = queue(depth=1, max_bytes=10)
+        queued.append(ticket(2, 10))
+        queued.restore(ticket(1, 10), 0.0)
+        assert (queued.waiting, queued.own.depth, queued.own.bytes) == (2, 2, 20)
+        assert refusal(queued) == "revision-depth"
+        queued.popleft(0.0)
+        assert refusal(queued) == "revision-depth"
+        queued.popleft(0.0)
+        queued.append(ticket(3, 10))
 
 
 class TestDiscard:
     @pytest.mark.parametrize("place", range(6))
     def test_a_waiter_can_leave_from_anywhere(self, place: int) -> None:
-        breaker = queue()
+        queued = queue()
         back = [ticket(n, 1) for n in range(3)]
         waiting = back + [ticket(n, 1) for n in range(3, 6)]
         for one in waiting[3:]:
-            breaker.append(one)
+            queued.append(one)
         for one in back:
-            breaker.restore(one, 0.0)
-        breaker.discard(waiting[place])
-        assert (breaker.waiting, breaker.own.bytes, breaker.total.bytes) == (5, 5, 5)
-        assert drain(breaker) == [n for n in range(6) if n != place]
+            queued.restore(one, 0.0)
+        queued.discard(waiting[place])
+        assert (queued.waiting, queued.own.bytes, queued.total.bytes) == (5, 5, 5)
+        assert drain(queued) == [n for n in range(6) if n != place]
 
     def test_it_makes_room_for_another(self) -> None:
-        breaker = queue(depth=1)
+        queued = queue(depth=1)
         leaving = ticket(1)
-        breaker.append(leaving)
-        breaker.discard(leaving)
-        breaker.append(ticket(2))
-        assert drain(breaker) == [2]
+        queued.append(leaving)
+        queued.discard(leaving)
+        queued.append(ticket(2))
+        assert drain(queued) == [2]
 
 
 class TestHold:
     def test_a_waiter_may_keep_more_bytes_up_to_the_bound(self) -> None:
-        breaker = queue(max_bytes=100)
+        queued = queue(max_bytes=100)
         one = ticket(1, 50)
-        breaker.append(one)
-        assert breaker.reserve_bytes(one, 50)
-        assert not breaker.reserve_bytes(one, 1)
-        assert (one.size, breaker.own.bytes, breaker.total.bytes) == (100, 100, 100)
+        queued.append(one)
+        assert queued.reserve_bytes(one, 50)
+        assert not queued.reserve_bytes(one, 1)
+        assert (one.size, queued.own.bytes, queued.total.bytes) == (100, 100, 100)
 
     def test_the_total_bounds_it_too(self) -> None:
         total = SharedBudget(10, 100)
@@ -188,12 +192,12 @@ class TestHold:
         assert two.reserve_bytes(second, 15)
 
     def test_held_bytes_are_released_when_the_request_leaves(self) -> None:
-        breaker = queue(max_bytes=100)
+        queued = queue(max_bytes=100)
         one = ticket(1)
-        breaker.append(one)
-        breaker.reserve_bytes(one, 100)
-        breaker.popleft(0.0)
-        assert breaker.own.bytes == breaker.total.bytes == 0
+        queued.append(one)
+        queued.reserve_bytes(one, 100)
+        queued.popleft(0.0)
+        assert queued.own.bytes == queued.total.bytes == 0
 
 
 class TestOrder:
@@ -208,121 +212,121 @@ class TestOrder:
         return made
 
     def test_requests_that_wait_when_classes_begin_go_first(self) -> None:
-        breaker = queue()
+        queued = queue()
         for n in (1, 2):
-            breaker.append(ticket(n))
-        breaker.set_order(self.CLASSES)
-        breaker.append(self.of(3, LOW))
-        breaker.append(self.of(4, HIGH))
-        assert breaker.ranked is not None
-        assert drain(breaker) == [1, 2, 4, 3]
+            queued.append(ticket(n))
+        queued.set_order(self.CLASSES)
+        queued.append(self.of(3, LOW))
+        queued.append(self.of(4, HIGH))
+        assert queued.ranked is not None
+        assert drain(queued) == [1, 2, 4, 3]
 
     def test_requests_that_wait_when_classes_end_go_first_in_their_order(self) -> None:
-        breaker = queue()
-        breaker.set_order(self.CLASSES)
-        breaker.append(self.of(1, LOW))
-        breaker.append(self.of(2, HIGH))
-        breaker.set_order(None)
-        breaker.append(self.of(3, HIGH))
-        oldest = breaker.oldest()
+        queued = queue()
+        queued.set_order(self.CLASSES)
+        queued.append(self.of(1, LOW))
+        queued.append(self.of(2, HIGH))
+        queued.set_order(None)
+        queued.append(self.of(3, HIGH))
+        oldest = queued.oldest()
         assert oldest is not None
         assert oldest.arrived == 1
-        assert drain(breaker) == [2, 1, 3]
-        assert breaker.ranked is None, "an order that is off costs nothing"
+        assert drain(queued) == [2, 1, 3]
+        assert queued.ranked is None, "an order that is off costs nothing"
 
     def test_a_change_that_is_taken_back_leaves_nothing(self) -> None:
-        breaker = queue()
-        breaker.set_order(self.CLASSES)
-        breaker.append(one := self.of(1, LOW))
-        breaker.set_order(None)
-        breaker.discard(one)
-        assert breaker.ranked is None
+        queued = queue()
+        queued.set_order(self.CLASSES)
+        queued.append(one := self.of(1, LOW))
+        queued.set_order(None)
+        queued.discard(one)
+        assert queued.ranked is None
 
     @pytest.mark.parametrize(("priority", "depth"), [(HIGH, 20), (NORMAL, 18), (LOW, 15)])
     def test_each_class_has_its_part_of_the_depth(self, priority: int, depth: int) -> None:
-        breaker = queue(depth=20)
-        breaker.set_order(self.CLASSES)
+        queued = queue(depth=20)
+        queued.set_order(self.CLASSES)
         for n in range(depth):
-            breaker.append(self.of(n, priority))
+            queued.append(self.of(n, priority))
         with pytest.raises(RequestQueueFull) as caught:
-            breaker.append(self.of(99, priority))
+            queued.append(self.of(99, priority))
         assert caught.value.limit == ("class-depth" if priority else "revision-depth")
-        assert breaker.waiting == depth
+        assert queued.waiting == depth
 
     def test_each_class_has_its_part_of_the_bytes(self) -> None:
-        breaker = queue(max_bytes=100)
-        breaker.set_order(self.CLASSES)
+        queued = queue(max_bytes=100)
+        queued.set_order(self.CLASSES)
         low = self.of(1, LOW)
-        breaker.append(low)
-        assert breaker.reserve_bytes(low, 75)
-        assert not breaker.reserve_bytes(low, 1)
+        queued.append(low)
+        assert queued.reserve_bytes(low, 75)
+        assert not queued.reserve_bytes(low, 1)
         late = self.of(2, NORMAL)
         late.size = 16
         with pytest.raises(RequestQueueFull) as caught:
-            breaker.append(late)
+            queued.append(late)
         assert caught.value.limit == "class-bytes"
 
     def test_a_full_flow_is_refused_alone(self) -> None:
-        breaker = queue(depth=100)
-        breaker.set_order(QueueOrder(fair_by=FlowKey()))
+        queued = queue(depth=100)
+        queued.set_order(QueueOrder(fair_by=FlowKey()))
         for n in range(90):
-            breaker.append(ticket(n))
+            queued.append(ticket(n))
         with pytest.raises(FlowFull) as caught:
-            breaker.append(ticket(91))
+            queued.append(ticket(91))
         assert caught.value.waiting == 90
         other = ticket(92)
         other.flow = b"modest"
-        breaker.append(other)
-        assert breaker.waiting == 91
+        queued.append(other)
+        assert queued.waiting == 91
 
     def test_without_flows_no_flow_is_full(self) -> None:
-        breaker = queue(depth=20)
-        breaker.set_order(QueueOrder(has_classes=True, priority=HIGH))
+        queued = queue(depth=20)
+        queued.set_order(QueueOrder(has_classes=True, priority=HIGH))
         for n in range(20):
-            breaker.append(self.of(n, HIGH))
-        assert breaker.waiting == 20
+            queued.append(self.of(n, HIGH))
+        assert queued.waiting == 20
 
     def test_a_later_request_of_a_higher_class_outranks(self) -> None:
-        breaker = queue()
-        breaker.append(low := self.of(1, LOW))
-        assert not breaker.counts.is_outranked(low)
-        breaker.set_order(self.CLASSES)
-        breaker.append(late := self.of(2, LOW))
-        breaker.append(self.of(3, HIGH))
-        assert [breaker.popleft(4.0).arrived for _ in range(2)] == [1, 3]
-        assert breaker.counts.is_outranked(late)
-        assert breaker.ahead_of(self.of(5, HIGH)) == 0
-        assert breaker.ahead_of(self.of(5, LOW)) == 1
+        queued = queue()
+        queued.append(low := self.of(1, LOW))
+        assert not queued.counts.is_outranked(low)
+        queued.set_order(self.CLASSES)
+        queued.append(late := self.of(2, LOW))
+        queued.append(self.of(3, HIGH))
+        assert [queued.popleft(4.0).arrived for _ in range(2)] == [1, 3]
+        assert queued.counts.is_outranked(late)
+        assert queued.ahead_of(self.of(5, HIGH)) == 0
+        assert queued.ahead_of(self.of(5, LOW)) == 1
 
 
 @pytest.mark.untraced
 @unhurried
 @given(st.data())
 def test_any_mixture_of_coming_and_leaving_keeps_order_and_counts(data: st.DataObject) -> None:
-    breaker, model, out = queue(depth=8, max_bytes=60), list[Ticket](), list[Ticket]()
+    queued, model, out = queue(depth=8, max_bytes=60), list[Ticket](), list[Ticket]()
     for clock in range(data.draw(st.integers(0, 40))):
         match data.draw(st.sampled_from(["append", "popleft", "restore", "discard", "hold"])):
             case "append":
                 one = ticket(clock, data.draw(st.integers(0, 20)))
                 fits = len(model) < 8 and sum(t.size for t in model) + one.size <= 60
                 if fits:
-                    breaker.append(one)
+                    queued.append(one)
                     model.append(one)
                 else:
-                    assert refusal(breaker, one.size).startswith("revision-")
+                    assert refusal(queued, one.size).startswith("revision-")
             case "popleft" if model:
-                assert breaker.popleft(0.0) is model[0]
+                assert queued.popleft(0.0) is model[0]
                 out.append(model.pop(0))
             case "restore" if out:
                 one = out.pop(data.draw(st.integers(0, len(out) - 1)))
-                breaker.restore(one, 0.0)
+                queued.restore(one, 0.0)
                 model = sorted([*model, one], key=lambda t: t.arrived)
             case "discard" if model:
                 one = model.pop(data.draw(st.integers(0, len(model) - 1)))
-                breaker.discard(one)
+                queued.discard(one)
             case "hold" if model:
                 one = model[data.draw(st.integers(0, len(model) - 1))]
-                breaker.reserve_bytes(one, data.draw(st.integers(0, 10)))
-        assert breaker.waiting == breaker.own.depth == breaker.total.depth == len(model)
-        assert breaker.own.bytes == breaker.total.bytes == sum(t.size for t in model)
-        assert breaker.oldest() is (model[0] if model else None)
+                queued.reserve_bytes(one, data.draw(st.integers(0, 10)))
+        assert queued.waiting == queued.own.depth == queued.total.depth == len(model)
+        assert queued.own.bytes == queued.total.bytes == sum(t.size for t in model)
+        assert queued.oldest() is (model[0] if model else None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.links import LOST, Links
+from activator.autoscaler.reporter import LOST, Links
 from tests.stats import decode
 from throttler.model import RevisionID, RevisionKind
 
