@@ -300,7 +300,7 @@ DELAY_UNWANTED_BUSY: Final = 2.0
 DELAY_HEALTHY: Final = 30.0
 #: The same while its revision has none. Kubernetes checks the pod meanwhile, and the first request
 #: finds a failure soon. With 30 s, 11,000 pods at rest took 7 % of a core.
-DELAY_HEALTHY_IDLE: Final = 120.0
+DELAY_HEALTHY_IDLE: Final = 150.0
 #: Seconds between probes of a ClusterIP that fails. It works only if the pods behind it do, and the
 #: activator probes these as well. Knative: 200 ms.
 DELAY_SERVICE: Final = 0.2

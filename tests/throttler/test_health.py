@@ -140,7 +140,7 @@ def test_a_healthy_pod_is_checked_now_and_then(wanted_for: float | None) -> None
             healthy=True, wanted_for=wanted_for, timed_out=False, failures=0, busy=busy
         )
 
-    assert (of(busy=True), of(busy=False)) == (30.0, 120.0)
+    assert (of(busy=True), of(busy=False)) == (30.0, 150.0)
 
 
 @pytest.mark.parametrize("wanted_for", [None, 0.0])
