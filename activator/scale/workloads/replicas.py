@@ -209,22 +209,12 @@ def _is_settled(state: State, wish: Wish) -> bool:
     return not state.waits_for and bool(state.replicas) == bool(wish.wanted)
 
 
-class RightsCheck(NamedTuple):
-    """The result of a check.
-
-    Attributes:
-        problem: for people; empty if everything is well.
-        at: when it was made, on the caller's clock.
-    """
-
-    problem: str
-    at: float
+#: A kind to look up, as a target without a name; or a rule of RBAC in a namespace, empty for all.
+_Subject = Wanted | tuple[Rule, str]
 
 
 class Rights:
     """Looks up kinds and rights; each result is kept.
-
-    A kind to look up is a target without a name.
 
     Arguments:
         api: sends the requests.
@@ -237,10 +227,9 @@ class Rights:
         self._api = api
         self._clock = asyncio.get_running_loop().time
         self._changed = changed
-        # A text says why a kind is not known. Each with the time of its look-up.
-        self._kinds: dict[Wanted, tuple[ScalableKind | str, float]] = {}
-        self._rights: dict[tuple[Rule, str], RightsCheck] = {}
-        self._checks = KeyedWriter[Wanted | tuple[Rule, str], None](start, self._carry_out)
+        # Each with the time of its look-up. A text is a problem for people; an empty one is none.
+        self._known: dict[_Subject, tuple[ScalableKind | str, float]] = {}
+        self._checks = KeyedWriter[_Subject, None](start, self._carry_out)
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
         """Return the kind of a target with its plural.
@@ -248,11 +237,7 @@ class Rights:
         Returns:
             A text if the API server does not have the kind; None while that is not known.
         """
-        kind = wanted._replace(name="")
-        known, at = self._kinds.get(kind, (None, float("-inf")))
-        if not isinstance(known, ScalableKind) and self._is_old(at):
-            self._checks.read(kind, None)
-        return known
+        return self._found(wanted._replace(name=""))
 
     def problem(self, target: ScaleTarget) -> str:
         """Return why the workload cannot be scaled; empty if it can, or if that is not known.
@@ -261,31 +246,25 @@ class Rights:
         """
         marking = (MARK_RULE,) if target.waker.marks else ()
         for rule in (*_rules(target.waker, target.resource), *marking):
-            everywhere = self._verdict(rule, "")
-            if everywhere is None or not everywhere.problem:
-                continue
-            here = self._verdict(rule, target.namespace)
-            if here is not None and here.problem:
-                return here.problem
+            problem = self._found((rule, "")) and self._found((rule, target.namespace))
+            if isinstance(problem, str) and problem:
+                return problem
         return ""
 
     def granted(self, target: ScaleTarget) -> None:
         """Record that a workload was scaled, which no check needs to confirm."""
         for rule in _rules(target.waker, target.resource):
-            self._rights[rule, target.namespace] = RightsCheck("", self._clock())
+            self._known[rule, target.namespace] = "", self._clock()
 
-    def _verdict(self, rule: Rule, namespace: str) -> RightsCheck | None:
-        """Return the last result, and check again if there is none, or if rights were missing."""
-        key = rule, namespace
-        known = self._rights.get(key)
-        if known is None or (known.problem and self._is_old(known.at)):
-            self._checks.read(key, None)
-        return known
+    def _found(self, subject: _Subject) -> ScalableKind | str | None:
+        """Return the last result; look it up again if there is none, or if it was a problem."""
+        found, at = self._known.get(subject, (None, float("-inf")))
+        is_problem = isinstance(found, str) and found
+        if found is None or (is_problem and self._clock() - at >= AGAIN):
+            self._checks.read(subject, None)
+        return found
 
-    def _is_old(self, at: float) -> bool:
-        return self._clock() - at >= AGAIN
-
-    async def _carry_out(self, key: Wanted | tuple[Rule, str], _: None) -> None:
+    async def _carry_out(self, key: _Subject, _: None) -> None:
         await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
 
     async def _look_up(self, kind: Wanted) -> None:
@@ -303,7 +282,7 @@ class Rights:
             resource = f"the API server has no API {text}; is its CustomResourceDefinition there?"
         else:
             resource = f"{text}: {response.problem}"
-        self._kinds[kind] = resource, self._clock()
+        self._known[kind] = resource, self._clock()
         self._changed("")
 
     async def _review(self, rule: Rule, namespace: str) -> None:
@@ -336,9 +315,9 @@ class Rights:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
             lacking = rule.lacking(*missing)
             problem = f"the scaler may not {rule.purpose} {where}; its role lacks {lacking}"
-        before = self._rights.get((rule, namespace))
-        self._rights[rule, namespace] = RightsCheck(problem, self._clock())
-        if problem or (before is not None and before.problem):
+        before, _ = self._known.get((rule, namespace), ("", 0.0))
+        self._known[rule, namespace] = problem, self._clock()
+        if problem or before:
             self._changed(namespace)
 
 
