@@ -170,8 +170,10 @@ class ScalerProcess:
             bearers(settings.stat_token_file)  # an unusable file must be an error of the start
         await self._server.connect()
         await self._lease_server.connect()
-        await self._listen("metrics", settings.bind, settings.metrics_port)
-        await self._listen("admin", settings.admin_bind, settings.admin_port)
+        metrics_app = application.create_metrics_app(self.status)
+        await self._listen("metrics", metrics_app, settings.bind, settings.metrics_port)
+        admin_app = application.create_app(self.status, settings.admin_hosts)
+        await self._listen("admin", admin_app, settings.admin_bind, settings.admin_port)
         try:
             port = await self.stats.start(settings.bind, settings.stat_port)
         except OSError as error:
@@ -183,11 +185,7 @@ class ScalerProcess:
         for each in self.parts:
             self.addresses |= await self._running.enter_async_context(each.listeners())
 
-    async def _listen(self, name: str, host: str, port: int) -> None:
-        if name == "metrics":
-            app = application.create_metrics_app(self.status)
-        else:
-            app = application.create_app(self.status, self.settings.admin_hosts)
+    async def _listen(self, name: str, app: object, host: str, port: int) -> None:
         sock = http_server.listen(host, port, f"--{name}-port")
         await self._running.enter_async_context(http_server.serving(app, sock))
         self.addresses[name] = http_server.address(sock)
