@@ -284,13 +284,8 @@ def _change(record: Record) -> JsonObject | None:
         return None
     known = {why.value: why for why in Why}
     sentence = rule_of(record, known[change.why]) if change.why in known else change.why
-    return {
-        "at": change.at.isoformat(timespec="milliseconds"),
-        "before": change.before,
-        "after": change.after,
-        "why": change.why,
-        "sentence": sentence,
-    }
+    at = change.at.isoformat(timespec="milliseconds")
+    return {**change._asdict(), "at": at, "sentence": sentence}
 
 
 #: Values by the values of their labels, or one histogram without labels.
