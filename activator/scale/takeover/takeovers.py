@@ -286,7 +286,7 @@ class Takeovers:
             None if a node of a pod would refuse connections.
         """
         wish = self._wishes.get(name)
-        if wish is not None and self._lonely_nodes(name, wish):
+        if wish is not None and self._lonely_nodes(wish):
             return None
         times = []
         for family in wish.families if wish else ():
@@ -326,7 +326,7 @@ class Takeovers:
         found += [
             one for key in stale.keys() & self._slices for one in self._slices[key].findings()
         ]
-        if nodes := self._lonely_nodes(name, wish):
+        if nodes := self._lonely_nodes(wish):
             found.append(lonely_finding(wish.service.local, nodes))
         for family in wish.families:
             if not self._activators.get(family):
@@ -337,7 +337,7 @@ class Takeovers:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _lonely_nodes(self, name: ServiceName, wish: _Wish) -> Sequence[str]:
+    def _lonely_nodes(self, wish: _Wish) -> Sequence[str]:
         """Return the nodes that take connections for a Service only while its pods run there.
 
         With traffic policy ``Local`` a node passes connections to its own endpoints only.
@@ -349,7 +349,7 @@ class Takeovers:
 
     def _observe(self, slice_: Field, now: float) -> ServiceName | None:
         metadata = slice_["metadata"]
-        key = _key_of(metadata)
+        key = SliceKey(metadata["namespace"].text(), metadata["name"].text())
         parts = slices.name_parts(key.name)
         if parts is None:
             return None
@@ -457,7 +457,3 @@ class Takeovers:
         if port is None:
             return Leave.AS_IS
         return slices.slice_object(service, record.family, port, activators, pods)
-
-
-def _key_of(metadata: Field) -> SliceKey:
-    return SliceKey(metadata["namespace"].text(), metadata["name"].text())
