@@ -40,26 +40,19 @@ STAYS: Final = 600.0
 _GROUP: Final = "apps"
 
 
-class _Pause(NamedTuple):
-    """What an annotation means; ``effect`` goes on after the word KEDA."""
-
-    reason: ScaleReason
-    effect: str
-
-
-#: Annotations of a ScaledObject that pause it, with their effects. KEDA reads all but the first as
-#: a boolean (apis/keda/v1alpha1/scaledobject_types.go).
+#: Annotations of a ScaledObject that pause it, with their effects: each note goes on after the word
+#: KEDA. KEDA reads all but the first as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
-    _PAUSED_REPLICAS: _Pause(
+    _PAUSED_REPLICAS: Finding(
         ScaleReason.SCALED_OBJECT_PAUSED, f"keeps this number of replicas, {_ASLEEP}"
     ),
-    "autoscaling.keda.sh/paused": _Pause(
+    "autoscaling.keda.sh/paused": Finding(
         ScaleReason.SCALED_OBJECT_PAUSED, f"adds and removes no replica, {_ASLEEP}"
     ),
-    "autoscaling.keda.sh/paused-scale-out": _Pause(
+    "autoscaling.keda.sh/paused-scale-out": Finding(
         ScaleReason.SCALED_OBJECT_PAUSED, f"adds no replica, {_ASLEEP}"
     ),
-    "autoscaling.keda.sh/paused-scale-in": _Pause(
+    "autoscaling.keda.sh/paused-scale-in": Finding(
         ScaleReason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
     ),
 }
@@ -245,9 +238,9 @@ def _about_keda(
         )
         found.append(Finding(ScaleReason.KEDA_TRIGGER_MISSING, note))
     for name in mine.pauses:
-        pause = _PAUSES[name]
-        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {pause.effect}"
-        found.append(Finding(pause.reason, note))
+        reason, effect = _PAUSES[name]
+        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {effect}"
+        found.append(Finding(reason, note))
     return found
 
 
