@@ -106,7 +106,7 @@ def is_takeover(metadata: Field) -> bool:
 
 def _ports(ports: Field) -> Mapping[str, int]:
     numbers = {
-        port["name"].text(): port["port"].whole(minimum=0, maximum=_MAX_PORT, default=0)
+        port["name"].text(): port["port"].whole(maximum=_MAX_PORT, default=0)
         for port in ports.items()
     }
     return {name: number for name, number in numbers.items() if number}

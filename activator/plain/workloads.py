@@ -21,7 +21,6 @@ from throttler.model import ProbeKind
 # that responds well to its first probe can take requests. Sources: Probe in the Kubernetes API
 # reference; pkg/kubelet/prober of Kubernetes.
 
-_MAX_SECONDS: Final = 2**31 - 1
 #: Bytes of all header fields of a probe; kubelet has no limit of its own.
 _MAX_FIELDS: Final = 8192
 
@@ -59,7 +58,7 @@ def container_probe(probe: Field) -> ContainerProbe | None:
     """
     if probe.value is None:
         return None
-    timeout = float(probe["timeoutSeconds"].whole(minimum=0, maximum=_MAX_SECONDS, default=1) or 1)
+    timeout = float(probe["timeoutSeconds"].whole(default=1) or 1)
     if (http := probe["httpGet"]).value is not None:
         return ContainerProbe(
             ProbeKind.HTTP,
@@ -115,8 +114,6 @@ KINDS: Final = ("Deployment", "StatefulSet")
 
 #: The kinds that ``activator.dev/target`` may name without group and version, in lower case.
 SHORT_KINDS: Final = frozenset({"deployment", "statefulset", "replicaset", "replicationcontroller"})
-
-_MAX_REPLICAS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +182,7 @@ def parse(obj: object, kind: str) -> PlainWorkload:
     return PlainWorkload(
         key,
         workload["metadata"]["uid"].text(),
-        spec["replicas"].whole(minimum=0, maximum=_MAX_REPLICAS, default=1),
+        spec["replicas"].whole(default=1),
         labels.texts(),
         tuple(_containers(template["spec"])),
     )

@@ -35,8 +35,6 @@ AWAY: Final = 3 * RETRY
 #: scalers selects its pod already; another one is selected up to 30 s later.
 HEAD_START: Final = 3 * RETRY
 
-_MAX_TRANSITIONS: Final = 2**31 - 1
-
 
 class LeaseAction(Enum):
     """What to do with the lease now."""
@@ -76,7 +74,7 @@ def parse_lease(obj: object) -> Lease:
         spec["holderIdentity"].text(),
         spec["acquireTime"].text(),
         spec["renewTime"].text(),
-        spec["leaseTransitions"].whole(minimum=0, maximum=_MAX_TRANSITIONS, default=0),
+        spec["leaseTransitions"].whole(default=0),
         lease["metadata"]["resourceVersion"].text(),
     )
 

@@ -263,7 +263,7 @@ def _about_hpa(hpas: Sequence[_Found], target: ScaleTarget) -> Sequence[Finding]
 def _hpa(key: ObjectKey, obj: object) -> _Found:
     hpa = root(obj, HPA)
     spec = hpa["spec"]
-    least = spec["minReplicas"].whole(minimum=0, maximum=2**31 - 1, default=1)
+    least = spec["minReplicas"].whole(default=1)
     kinds = [metric["type"].text() for metric in spec["metrics"].items()]
     makers = (
         owner["name"].text()
@@ -291,7 +291,7 @@ def _scaled_object(key: ObjectKey, obj: object) -> _Found:
         len(triggers) - len(own),
         services=frozenset(each["metadata"][SERVICE_KEY].text() for each in own),
         pauses=tuple(pauses.values()),
-        polls=float(spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)),
+        polls=float(spec["pollingInterval"].whole(default=_POLLS)),
     )
 
 
@@ -351,7 +351,7 @@ class Flapping:
         """
         target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
         replicas = root(obj, key.kind)["spec"]["replicas"]
-        if replicas.whole(minimum=0, maximum=2**31 - 1, default=1):
+        if replicas.whole(default=1):
             self._awake.add(target)
         elif target in self._awake:
             self._awake.remove(target)

@@ -24,7 +24,6 @@ from activator.plain.workloads import KINDS, Groups, Matches, labels_of, shared
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
-from activator.scale.wakers.scale import MOST_REPLICAS
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
@@ -148,7 +147,7 @@ class Workloads:
         """
         spec = root(obj, key.kind)["spec"]
         template = spec["template"]
-        replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
+        replicas = spec["replicas"].whole(default=1)
         watched = shared(_Watched(replicas, _written_requests(template["spec"].value)))
         labels = template["metadata"]["labels"].texts()
         for name in self._matches.put(key, watched, labels):
