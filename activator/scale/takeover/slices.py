@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.api_server import MERGE_PATCH, ApiRequest, Meaning, meaning_of
+from activator.discovery.inventory import not_newer
 from activator.objects.fields import Field, root
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, PORT_ANNOTATION, SERVICE_LABEL, port_of
@@ -484,7 +485,5 @@ def _is_older(seen: Stored, known: Stored) -> bool:
 
     Versions of one object can be compared as numbers (KEP-5504); other texts count as newer.
     """
-    versions = seen.version, known.version
-    if seen.uid != known.uid or not all(text.isascii() and text.isdigit() for text in versions):
-        return False
-    return int(versions[0]) < int(versions[1])
+    is_other = seen.uid != known.uid or seen.version == known.version
+    return not is_other and not_newer(seen.version, known.version)
