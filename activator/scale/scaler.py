@@ -109,7 +109,7 @@ class ScalerProcess:
             )
         else:
             parts = [each for each in parts if each is KedaPart]
-        api = self._server
+        api, start = self._server, self._tasks.start
         services = self.services = EnabledServices(
             lambda name: self.engine.later([name]), wakes_all=wakes_all
         )
@@ -120,7 +120,7 @@ class ScalerProcess:
             services=services,
             loads=self.loads,
             record=lambda name: self.engine.get(name),
-            start=self._tasks.start,
+            start=start,
             clock=self.clock,
             is_leader=lambda: self.candidate.leads,
             changed=lambda names: self.engine.later(names),
@@ -134,18 +134,14 @@ class ScalerProcess:
         )
         kinds = of_dialect(settings.dialect, settings.interceptors)
         self.watch = ClusterWatch(self._server, self.objects, timings, kinds)
-        rights = Rights(
-            api,
-            self._tasks.start,
-            lambda namespace: self.engine.later(self.engine.names(namespace)),
-        )
+        rights = Rights(api, start, lambda each: self.engine.later(self.engine.names(each)))
         self.engine = Engine(
             services,
             self.loads,
             self.parts,
             rights=rights,
             api=api,
-            start=self._tasks.start,
+            start=start,
             is_stale=self.watch.is_stale,
             waker_hosts=settings.waker_hosts,
         )
