@@ -35,6 +35,8 @@ AWAY: Final = 3 * RETRY
 #: scalers selects its pod already; another one is selected up to 30 s later.
 HEAD_START: Final = 3 * RETRY
 
+_KIND: Final = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+
 
 class LeaseAction(Enum):
     """What to do with the lease now."""
@@ -162,12 +164,7 @@ class Election:
             "renewTime": now,
             "leaseTransitions": 0 if known is None else known.transitions + (not renews),
         }
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": spec,
-        }
+        return {**_KIND, "metadata": metadata, "spec": spec}
 
 
 # -- one process in the election

@@ -45,6 +45,10 @@ Object = Mapping[str, Any]
 
 _VERSION: Final = {"groupVersion": GROUP_VERSION, "version": "v1beta1"}
 _GROUP: Final = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
+_LIST: Final = "ExternalMetricValueList"
+_INFO: Final = {"title": "activator scale", "version": "v1beta1"}
+#: What all errors have in common.
+_FAILURE: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
 
 #: The constant objects, by path. ``/openapi/v2`` has no path, since only HPAs read this group.
 #: Without the page, kube-apiserver logs an error each minute or so (kube-aggregator's
@@ -61,17 +65,12 @@ DISCOVERY: Final[Mapping[str, Object]] = {
                 "name": METRIC,
                 "singularName": "",
                 "namespaced": True,
-                "kind": "ExternalMetricValueList",
+                "kind": _LIST,
                 "verbs": ["get"],
             }
         ],
     },
-    "/openapi/v2": {
-        "swagger": "2.0",
-        "info": {"title": "activator scale", "version": "v1beta1"},
-        "paths": {},
-        "definitions": {},
-    },
+    "/openapi/v2": {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}},
     "/openapi/v3": {"paths": {}},
 }
 
@@ -84,7 +83,7 @@ def value_list(workloads: Iterable[tuple[ServiceName, Published]], wall: datetim
     """
     timestamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        "kind": "ExternalMetricValueList",
+        "kind": _LIST,
         "apiVersion": GROUP_VERSION,
         "metadata": {},
         "items": [
@@ -162,16 +161,7 @@ def error(code: int, reason: str, message: str) -> Response:
     Arguments:
         reason: as in meta/v1's StatusReason.
     """
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }
-    return _json(status, code)
+    return _json({**_FAILURE, "message": message, "reason": reason, "code": code}, code)
 
 
 def _json(content: Object, code: int = 200) -> Response:

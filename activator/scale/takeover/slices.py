@@ -186,6 +186,8 @@ def slice_object(
     labels = {SERVICE_LABEL: name, MANAGED_BY_LABEL: OURS}
     if service.proxy:
         labels[PROXY_LABEL] = service.proxy
+    # Without blockOwnerDeletion, which some clusters forbid.
+    owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service.uid}
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -194,10 +196,7 @@ def slice_object(
             "namespace": namespace,
             "labels": labels,
             "annotations": {PORT_ANNOTATION: str(port)},
-            # Without blockOwnerDeletion, which some clusters forbid.
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service.uid}
-            ],
+            "ownerReferences": [owner],
         },
         "addressType": family.value,
         "ports": pods.ports,
@@ -240,11 +239,8 @@ def change(wanted: Mapping[str, Any], known: Stored) -> ApiRequest:
 
 def delete(namespace: str, name: str, uid: str) -> ApiRequest:
     """Return the request that deletes a slice, unless it is another object meanwhile."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "preconditions": {"uid": uid} if uid else {},
-    }
+    preconditions = {"uid": uid} if uid else {}
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
     return ApiRequest("DELETE", f"{collection(namespace)}/{name}", _encode(body))
 
 

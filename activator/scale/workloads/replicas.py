@@ -37,6 +37,7 @@ MOST_CALLS: Final = 16
 AGAIN: Final = 30.0
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_REVIEW: Final = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
 
 #: The API server refuses a change, though it may allow reads.
 REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
@@ -288,19 +289,10 @@ class Rights:
     async def _review(self, rule: Rule, namespace: str) -> None:
         missing = []
         resource, _, subresource = rule.resource.partition("/")
+        what = {"group": rule.group, "resource": resource, "subresource": subresource}
         for verb in rule.verbs:
-            attributes = {
-                "namespace": namespace,
-                "verb": verb,
-                "group": rule.group,
-                "resource": resource,
-                "subresource": subresource,
-            }
-            body = {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": attributes},
-            }
+            attributes = {"namespace": namespace, "verb": verb, **what}
+            body = {**_REVIEW, "spec": {"resourceAttributes": attributes}}
             response = await self._api.send("POST", _REVIEWS, json.dumps(body).encode())
             if not response.is_ok:
                 # The scaler works without the check: the first PATCH shows a missing right.

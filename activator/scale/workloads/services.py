@@ -186,20 +186,16 @@ class Workloads:
         if wanted.group and (resource is None or wanted.group != resource.group):
             return Found(None, look_up=wanted)
         if resource is None:
-            return Found(
-                None,
-                problem=ScaleReason.UNKNOWN_TARGET_KIND,
-                detail=f"annotation activator.dev/target: {wanted}: the kind {wanted.kind} needs "
-                f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
+            detail = (
+                f"annotation activator.dev/target: {wanted}: the kind {wanted.kind} needs its "
+                f"group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}"
             )
+            return Found(None, problem=ScaleReason.UNKNOWN_TARGET_KIND, detail=detail)
         target = ScaleTarget(resource, service.key.namespace, wanted.name)
         watched = self._matches.get(ObjectKey(resource.kind, target.namespace, target.name))
         if watched is None and resource.kind in KINDS:
-            return Found(
-                None,
-                problem=ScaleReason.NO_SCALABLE_TARGET,
-                detail=f"annotation activator.dev/target: {target} does not exist",
-            )
+            detail = f"annotation activator.dev/target: {target} does not exist"
+            return Found(None, problem=ScaleReason.NO_SCALABLE_TARGET, detail=detail)
         return Found(target, watched.replicas if watched is not None else None)
 
     def _selected(self, service: PlainService) -> Found:
