@@ -254,13 +254,9 @@ class ClusterWatch:
 
     def is_stale(self, now: float) -> bool:
         """Return whether the watch of a needed kind fails, or is silent for too long."""
-        for resource in NEEDED:
-            if (reflector := self._reflectors.get(resource.kind)) is None:
-                continue
-            age = now - reflector.last_sign_of_life
-            if _error(reflector) or age > self._timings.inactivity:
-                return True
-        return False
+        needed = [self._reflectors[each.kind] for each in NEEDED if each.kind in self._reflectors]
+        most = self._timings.inactivity
+        return any(_error(each) or now - each.last_sign_of_life > most for each in needed)
 
     def errors(self) -> Mapping[str, str]:
         """Return the present errors of failing watches, by kind."""
