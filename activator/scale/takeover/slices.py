@@ -278,18 +278,14 @@ def failure(found: Meaning, status: int, message: str) -> Finding | None:
     said = f"the API server refused the takeover slice ({status}: {message})"
     if found is Meaning.REFUSED:
         return Finding(ScaleReason.SLICE_REFUSED, said)
+    rule, remedy = _RULE, "the scaler's ClusterRole must have"
     if found is not Meaning.FORBIDDEN:
         return None
     if "restricted" in message or "is not allowed" in message:
-        return Finding(
-            ScaleReason.SLICE_FORBIDDEN,
-            f"{said}; OpenShift also requires this rule in the scaler's ClusterRole: "
-            f"{_RESTRICTED.lacking()}",
-        )
-    rule = (_ENDPOINTS_RULE if message.startswith("endpoints ") else _RULE).lacking()
-    return Finding(
-        ScaleReason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {rule}"
-    )
+        rule, remedy = _RESTRICTED, "OpenShift also requires this rule in the scaler's ClusterRole:"
+    elif message.startswith("endpoints "):
+        rule = _ENDPOINTS_RULE
+    return Finding(ScaleReason.SLICE_FORBIDDEN, f"{said}; {remedy} {rule.lacking()}")
 
 
 class SliceKey(NamedTuple):
