@@ -84,7 +84,6 @@ class Stored(NamedTuple):
         content: a hash of all fields that the scaler writes; equal for equal fields.
     """
 
-    service: str
     port: int
     addresses: frozenset[str]
     version: str
@@ -117,7 +116,6 @@ def stored(obj: object) -> Stored:
     slice_ = root(obj, "EndpointSlice")
     metadata = slice_["metadata"]
     return Stored(
-        metadata["labels"].at(SERVICE_LABEL).text(),
         port_of(metadata),
         frozenset(
             address.text()
@@ -278,9 +276,9 @@ def failure(found: Meaning, status: int, message: str) -> Finding | None:
     said = f"the API server refused the takeover slice ({status}: {message})"
     if found is Meaning.REFUSED:
         return Finding(ScaleReason.SLICE_REFUSED, said)
-    rule, remedy = _RULE, "the scaler's ClusterRole must have"
     if found is not Meaning.FORBIDDEN:
         return None
+    rule, remedy = _RULE, "the scaler's ClusterRole must have"
     if "restricted" in message or "is not allowed" in message:
         rule, remedy = _RESTRICTED, "OpenShift also requires this rule in the scaler's ClusterRole:"
     elif message.startswith("endpoints "):
