@@ -158,7 +158,7 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         try:
             result = await self._result(target, wish)
         except WakerFailed as failed:
-            result = Result(None, failed.problem, failed.detail)
+            result = Result(None, failed.problem, str(failed))
         except ManifestError as error:
             result = Result(None, ScaleReason.API_SERVER_UNAVAILABLE, str(error))
         if result.changed_from is not None:
