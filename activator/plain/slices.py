@@ -87,9 +87,8 @@ def parse(obj: object) -> Slice | None:
     family = slice_["addressType"].text()
     if family not in ("IPv4", "IPv6"):
         return None
-    return Slice(
-        service, family == "IPv6", _ports(slice_["ports"]), tuple(_endpoints(slice_["endpoints"]))
-    )
+    endpoints = tuple(_endpoints(slice_["endpoints"]))
+    return Slice(service, family == "IPv6", _ports(slice_["ports"]), endpoints)
 
 
 def is_takeover(metadata: Field) -> bool:

@@ -70,13 +70,11 @@ def container_probe(probe: Field) -> ContainerProbe | None:
             timeout=timeout,
         )
     if (tcp := probe["tcpSocket"]).value is not None:
-        return ContainerProbe(
-            ProbeKind.TCP, _port(tcp["port"]), tcp["host"].text(), timeout=timeout
-        )
+        host = tcp["host"].text()
+        return ContainerProbe(ProbeKind.TCP, _port(tcp["port"]), host, timeout=timeout)
     if (grpc := probe["grpc"]).value is not None:
-        return ContainerProbe(
-            ProbeKind.GRPC, _port(grpc["port"]), service=grpc["service"].text(), timeout=timeout
-        )
+        port, service = _port(grpc["port"]), grpc["service"].text()
+        return ContainerProbe(ProbeKind.GRPC, port, service=service, timeout=timeout)
     return ContainerProbe(ProbeKind.NONE, timeout=timeout)
 
 

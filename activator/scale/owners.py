@@ -305,12 +305,8 @@ def _is_set(annotations: Field, name: str) -> bool:
 def _ref(namespace: str, ref: Field) -> TargetRef:
     """Return the workload of a ``scaleTargetRef``; KEDA's default is a Deployment."""
     group, slash, _ = ref["apiVersion"].text(default="apps/v1").partition("/")
-    return TargetRef(
-        namespace,
-        group if slash else "",
-        ref["kind"].text(default="Deployment"),
-        ref["name"].text(),
-    )
+    kind = ref["kind"].text(default="Deployment")
+    return TargetRef(namespace, group if slash else "", kind, ref["name"].text())
 
 
 @final

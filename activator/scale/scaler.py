@@ -129,9 +129,8 @@ class ScalerProcess:
         self.parts = [part for make in parts if (part := make(context)) is not None]
         keda = (each for each in self.parts if isinstance(each, KedaPart))
         self.routes = next((each.routes for each in keda), None)
-        self.objects = ClusterObjects(
-            views(services.views() if "services" in settings.dialect else {}, self.parts)
-        )
+        own = services.views() if "services" in settings.dialect else {}
+        self.objects = ClusterObjects(views(own, self.parts))
         kinds = of_dialect(settings.dialect, settings.interceptors)
         self.watch = ClusterWatch(self._server, self.objects, timings, kinds)
         rights = Rights(api, start, lambda each: self.engine.later(self.engine.names(each)))

@@ -195,9 +195,9 @@ class ScalerStatus:
         pods, target = record.sleep.saved(now), record.facts.target
         requests = self._scaler.services.workloads.requests(target) if target else PodRequests()
         waker = target.waker if target and not record.instead else SCALE
-        each = zip(waker.frees, (1.0, requests.cpu, requests.memory), strict=True)
-        saved_pods, cpu, memory = (pods * share * size for share, size in each)
-        return saved_pods, cpu, memory
+        pod_share, cpu_share, memory_share = waker.frees
+        cpu, memory = pods * cpu_share * requests.cpu, pods * memory_share * requests.memory
+        return pods * pod_share, cpu, memory
 
     def metrics(self) -> bytes:
         """Return all metrics as Prometheus' text."""
