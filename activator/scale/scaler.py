@@ -102,11 +102,8 @@ class ScalerProcess:
         # The dialect keda alone only tells KEDA what it reads. Several processes may do that.
         self.candidate: Candidate | Alone = Alone(settings.pod_name, self._on_lead)
         if "services" in settings.dialect:
-            self.candidate = Candidate(
-                self._lease_server,
-                LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
-                self._on_lead,
-            )
+            place = LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name)
+            self.candidate = Candidate(self._lease_server, place, self._on_lead)
         else:
             parts = [each for each in parts if each is KedaPart]
         api, start = self._server, self._tasks.start
