@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from activator.discovery.api_server import ApiResponse, ApiServer
 from activator.kpa.decision import Why
-from activator.objects.fields import Field, ManifestError, root
+from activator.objects.fields import ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.reasons import ScaleReason
@@ -300,7 +300,8 @@ class Rights:
                 if not response.status:
                     return  # the next look at the rule asks again
                 continue
-            if not _is_allowed(response):
+            status = root(response.decoded(), "SelfSubjectAccessReview")["status"]
+            if not status["allowed"].boolean(default=False):
                 missing.append(verb)
         problem = ""
         if missing:
@@ -328,8 +329,3 @@ def _resource(response: ApiResponse, kind: Wanted) -> ScalableKind | str:
         return f"{kind.group}/{kind.version} has no kind {kind.kind}"
     has_scale = any(name == f"{plurals[0]}/scale" for _, name in names)
     return ScalableKind(kind.group, kind.version, kind.kind, plurals[0], has_scale)
-
-
-def _is_allowed(response: ApiResponse) -> bool:
-    status: Field = root(response.decoded(), "SelfSubjectAccessReview")["status"]
-    return status["allowed"].boolean(default=False)
