@@ -99,13 +99,13 @@ class WorkloadOwners:
     """The components that scale workloads.
 
     Arguments:
-        changed: called with each workload whose components have changed.
+        changed: called with the workloads whose components have changed.
         missing_rule: returns the RBAC rule without which a kind is not read; empty for none.
     """
 
     def __init__(
         self,
-        changed: Callable[[TargetRef], object] = lambda target: None,
+        changed: Callable[[Iterable[TargetRef]], object] = lambda targets: None,
         missing_rule: Callable[[str], str] = lambda kind: "",
     ) -> None:
         self._changed = changed
@@ -123,13 +123,11 @@ class WorkloadOwners:
             ManifestError: a field is wrong; nothing has changed.
         """
         found = _hpa(key, obj) if key.kind == HPA else _scaled_object(key, obj)
-        for target in self._objects.put(key, found.target, found):
-            self._changed(target)
+        self._changed(self._objects.put(key, found.target, found))
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted object; an unknown one is no error."""
-        for target in self._objects.remove(key):
-            self._changed(target)
+        self._changed(self._objects.remove(key))
 
     def _of(self, target: ScaleTarget) -> tuple[Sequence[_Found], Sequence[_Found]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
@@ -321,14 +319,14 @@ class Flapping:
         is_active: returns whether a workload must not be scaled to zero: it has requests, or a
             cold start is under way. The scaler itself never scales such a workload to zero.
         clock: seconds, monotonic.
-        changed: called with a workload that another component has set to zero.
+        changed: called with the workload that another component has set to zero.
     """
 
     def __init__(
         self,
         is_active: Callable[[TargetRef], bool],
         clock: Callable[[], float],
-        changed: Callable[[TargetRef], object],
+        changed: Callable[[Iterable[TargetRef]], object],
     ) -> None:
         self._is_active = is_active
         self._clock = clock
@@ -353,7 +351,7 @@ class Flapping:
             self._awake.remove(target)
             if self._is_active(target):
                 self._found[target] = self._clock(), _finding(target, replicas_manager(obj))
-                self._changed(target)
+                self._changed([target])
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted workload; an unknown one is no error."""
@@ -470,9 +468,9 @@ class OwnersPart(Part):
                 text += f" needs the annotation activator.dev/wake-from: {name.namespace}"
             yield Finding(ScaleReason.WAKE_WITH_UNKNOWN, text)
 
-    def _decide_again(self, target: TargetRef) -> None:
-        """Decide again about the Services of a workload."""
-        self._context.changed([name for name, _ in self._names.of(target)])
+    def _decide_again(self, targets: Iterable[TargetRef]) -> None:
+        """Decide again about the Services of workloads."""
+        self._context.changed(name for target in targets for name, _ in self._names.of(target))
 
     def _is_active(self, target: TargetRef) -> bool:
         records = (self._context.record(name) for name, _ in self._names.of(target))

@@ -108,7 +108,7 @@ class ScalerProcess:
             parts = [each for each in parts if each is KedaPart]
         api, start = self._server, self._tasks.start
         services = self.services = EnabledServices(
-            lambda name: self.engine.later([name]), wakes_all=wakes_all
+            lambda names: self.engine.later(names), wakes_all=wakes_all
         )
         self.loads = Loads(services.__contains__)
         context = PartContext(

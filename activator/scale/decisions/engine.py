@@ -302,9 +302,10 @@ class Engine:
 
     def later(self, names: Iterable[ServiceName]) -> None:
         """Decide about changed Services at the end of this turn; the rest in the next turns."""
-        if not self._changed:
-            asyncio.get_running_loop().call_soon(self._decide_changed)
+        was_empty = not self._changed
         self._changed.update(dict.fromkeys(names))
+        if was_empty and self._changed:
+            asyncio.get_running_loop().call_soon(self._decide_changed)
 
     def _decide_changed(self) -> None:
         names = list(islice(self._changed, MOST))
