@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
-from activator.discovery.api_server import Meaning
+from activator.discovery.api_server import ApiResponse, Meaning
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.service import PlainService
 from activator.plain.slices import PORT_ANNOTATION, is_takeover
@@ -251,25 +251,16 @@ class Takeovers:
             return float("-inf")
         return self._agenda.next_time
 
-    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> ServiceName:
-        """Record the response to a request.
-
-        Arguments:
-            status: of the response; 0 if there was none.
-            obj: the decoded body of a success.
-            message: the text of a failure.
-
-        Returns:
-            The Service of the slice.
-        """
+    def done(self, write: Write, response: ApiResponse, now: float) -> ServiceName:
+        """Record the response to a request; return the Service of the slice."""
         record = self._slices[write.key]
-        meaning = slices.meaning(write.request.method, status)
+        meaning = slices.meaning(write.request.method, response.status)
         if meaning is not Meaning.DONE:
-            record.failed(meaning, status, message, now)
+            record.failed(meaning, response.status, response.message(), now)
         elif write.content is None:
             record.gone(now)
         else:
-            self.observe(obj, now)
+            self.observe(response.decoded(), now)
         record.writes = False
         if meaning is Meaning.DONE:
             record.succeeded(write.content, now)
