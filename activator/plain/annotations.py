@@ -674,8 +674,7 @@ def is_enabled(metadata: Field) -> bool:
     Raises:
         ManifestError: the annotation has another value than ``true`` and ``false``.
     """
-    field = metadata["annotations"].at(ENABLED)
-    return ENABLES(field) or False
+    return ENABLES(metadata["annotations"].at(ENABLED)) or False
 
 
 def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:

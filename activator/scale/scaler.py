@@ -18,7 +18,7 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.memory import return_freed_memory
-from activator.process.timers import Tasks
+from activator.process.timers import Tasks, cancel
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
@@ -258,7 +258,6 @@ async def running(scaler: ScalerProcess) -> AsyncIterator[asyncio.Task[None]]:
         try:
             yield task
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
     finally:
         await scaler.stop()
