@@ -14,7 +14,7 @@ import aiohttp
 
 from activator.keda.metrics import parse_queue
 from activator.objects.fields import host
-from activator.scale.cluster.api import Start
+from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.keda.routes import Routes
 
 logger = logging.getLogger(__name__)
@@ -40,8 +40,7 @@ class QueuePoller:
         self._routes = routes
         self._port = port
         self._interval = interval
-        self._start = start
-        self._under_way: set[str] = set()
+        self._polls = KeyedWriter[str, aiohttp.ClientSession](start, self._poll)
 
     async def run(self) -> None:
         """Poll until cancelled; no fault of an interceptor ends this."""
@@ -49,12 +48,10 @@ class QueuePoller:
         async with aiohttp.ClientSession(timeout=limit) as session:
             while True:
                 for address in self._routes.addresses():
-                    if address not in self._under_way:
-                        self._under_way.add(address)
-                        self._start(self._poll(session, address))
+                    self._polls.read(address, session)
                 await asyncio.sleep(self._interval)
 
-    async def _poll(self, session: aiohttp.ClientSession, address: str) -> None:
+    async def _poll(self, address: str, session: aiohttp.ClientSession) -> None:
         url = f"http://{host(address)}:{self._port}/queue"
         try:
             async with session.get(url, allow_redirects=False) as response:
@@ -70,8 +67,6 @@ class QueuePoller:
             self._failed(address, f"no response within {LIMIT:g} s")
         except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
             self._failed(address, str(error))
-        finally:
-            self._under_way.discard(address)
 
     def _failed(self, address: str, error: str) -> None:
         """Record a failure; log a new one."""
