@@ -367,7 +367,6 @@ class Candidate:
     def _stop_leading(self) -> None:
         if self._lost is not None:
             self._lost.cancel()
-            self._lost = None
         if self.since is None:
             return
         self.since = None

@@ -136,7 +136,6 @@ class TakeoverPart(Part):
     def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     async def _send(self, key: SliceKey, write: Write) -> None:
         response = ApiResponse(0, b"")
