@@ -105,17 +105,12 @@ def quantity(value: float) -> str:
     return f"{thousandths}m" if rest else str(whole)
 
 
-def create_app(
-    board: Board,
-    is_leader: Callable[[], bool],
-    wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Starlette:
+def create_app(board: Board, is_leader: Callable[[], bool]) -> Starlette:
     """Return the application.
 
     Arguments:
         board: the published states.
         is_leader: returns whether this process decides.
-        wall: the time of day.
     """
 
     async def values(request: Request) -> Response:
@@ -133,7 +128,7 @@ def create_app(
             for name, published in board.of_namespace(request.path_params["namespace"])
             if matches(selector, {SERVICE: name.name})
         )
-        return _json(value_list(found, wall()))
+        return _json(value_list(found, datetime.now(UTC)))
 
     routes = [Route(path, _constant(_json(content))) for path, content in DISCOVERY.items()]
     routes += [
