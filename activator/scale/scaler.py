@@ -64,7 +64,6 @@ class ScalerProcess:
     Arguments:
         settings: as the command line has them.
         environ: environment variables.
-        timings: of watches and requests.
         parts: make the parts that act on decisions.
         wakes_all: whether each workload must be awake, whatever its annotations are.
 
@@ -85,12 +84,11 @@ class ScalerProcess:
         self,
         settings: ScaleSettings,
         environ: Mapping[str, str],
-        timings: Timings | None = None,
         parts: Sequence[Callable[[PartContext], Part | None]] = PARTS,
         *,
         wakes_all: bool = False,
     ) -> None:
-        loop, timings = asyncio.get_running_loop(), timings or Timings()
+        loop, timings = asyncio.get_running_loop(), Timings()
         self.settings = settings
         self.addresses: dict[str, str] = {}
         self.clock = loop.time

@@ -87,19 +87,13 @@ class ClusterObjects:
 
     Arguments:
         views: the views of each kind.
-        report: called with each unusable object.
 
     Attributes:
         rejected: the present unusable objects, each with the reason.
     """
 
-    def __init__(
-        self,
-        views: Mapping[str, Sequence[KindView]],
-        report: Callable[[Rejection], None] = log_rejection,
-    ) -> None:
+    def __init__(self, views: Mapping[str, Sequence[KindView]]) -> None:
         self._views = views
-        self._report = report
         self._versions: dict[ObjectKey, _Version] = {}
         self._counts = Counter[str]()
         self.rejected: dict[ObjectKey, str] = {}
@@ -174,7 +168,7 @@ class ClusterObjects:
         effect = Effect.KEPT if key in self._versions else Effect.UNUSED
         if error.instead is not None:
             effect = Effect.DEFAULTS
-        self._report(Rejection(*key, reason, effect))
+        log_rejection(Rejection(*key, reason, effect))
 
 
 def _packed(uid: str, version: str) -> _Version:
