@@ -186,7 +186,7 @@ class Engine:
         self._loads = loads
         self._parts = parts
         self._rights = rights
-        self._actuator = Actuator(api, start, self._on_result, waker_hosts, rights.granted)
+        self._actuator = Actuator(api, start, self._on_result, waker_hosts)
         self._is_stale = is_stale
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
@@ -476,6 +476,8 @@ class Engine:
         """Record the result of a request for replicas."""
         now, workload = self._clock(), self._workloads.get(_shared(target))
         self.counters.failed(result)
+        if result.changed_from is not None:
+            self._rights.granted(target)
         if workload is None:
             return
         if result.changed_from is not None and result.replicas is not None:

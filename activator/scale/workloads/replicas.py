@@ -138,7 +138,6 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         start: starts a coroutine as a task.
         report: called with the result of each wish.
         hosts: as for ``Access``.
-        granted: called with each workload that has been changed.
     """
 
     def __init__(
@@ -147,12 +146,10 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         start: Start,
         report: Callable[[ScaleTarget, Result], None],
         hosts: Collection[str] = (),
-        granted: Callable[[ScaleTarget], object] = lambda target: None,
     ) -> None:
         super().__init__(start, self._change)
         self._access = Access(api, hosts, defaultdict(partial(asyncio.Semaphore, MOST_CALLS)))
         self._report = report
-        self._granted = granted
 
     async def _change(self, target: ScaleTarget, wish: Wish | None) -> None:
         try:
@@ -161,8 +158,6 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
             result = Result(None, failed.problem, str(failed))
         except ManifestError as error:
             result = Result(None, ScaleReason.API_SERVER_UNAVAILABLE, str(error))
-        if result.changed_from is not None:
-            self._granted(target)
         self._report(target, result)
 
     async def _result(self, target: ScaleTarget, wish: Wish | None) -> Result:
