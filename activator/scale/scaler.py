@@ -29,7 +29,7 @@ from activator.scale.election import Alone, Candidate, LeasePlace
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, views
-from activator.scale.reports.load import Loads, Report, ServiceName
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.scale.startup import StartupPart
@@ -142,7 +142,7 @@ class ScalerProcess:
         self.stats = StatServer(
             *(self.loads, self.clock, lambda: self.candidate.leads, self._on_busy),
             settings.stat_token_file,
-            self._on_routes,
+            self.routes.push if self.routes is not None else None,
         )
         self.status = ScalerStatus(self)
 
@@ -236,10 +236,6 @@ class ScalerProcess:
                 logger.info("deciding about %d Services", len(list(self.engine)))
             else:
                 logger.info("reading route objects for KEDA, without a Lease")
-
-    def _on_routes(self, activator: str, reports: list[Report]) -> None:
-        if self.routes is not None:
-            self.routes.push(activator, reports)
 
     def _on_busy(self, names: list[ServiceName]) -> None:
         if self.watch.errors():
