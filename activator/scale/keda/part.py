@@ -80,11 +80,11 @@ class KedaPart(Board):
             tasks = [context.start(serve_later(sock, start))]
             if self.routes is not None:
                 # The polls need aiohttp, which is expensive to import.
-                from activator.scale.keda.polling import QueuePoller
+                from activator.scale.keda.polling import poll_queues
 
                 port, interval = settings.interceptors_port, settings.queue_interval
-                poller = QueuePoller(self.routes, port, interval, context.start)
-                tasks.append(context.start(poller.run()))
+                polls = poll_queues(self.routes, port, interval, context.start)
+                tasks.append(context.start(polls))
             try:
                 yield {"grpc": named}
             finally:
