@@ -26,6 +26,7 @@ from activator.process.logs import of_activator
 from activator.process.memory import keep_freed_memory
 from activator.process.outputs import Outputs
 from activator.process.signals import INTERRUPTED
+from activator.process.timers import cancel
 from activator.proxy.client.listener import BindError
 from activator.proxy.transport.files import LOW_LIMIT
 from activator.records.narration import EventKind
@@ -224,9 +225,7 @@ async def _unless(event: asyncio.Event, work: Awaitable[object]) -> bool:
         task.result()
         return True
     finally:
-        waiter.cancel()
-        task.cancel()
-        await asyncio.gather(task, waiter, return_exceptions=True)
+        await cancel(waiter, task)
 
 
 def _raise_file_limit() -> None:

@@ -32,7 +32,7 @@ from activator.admin.http_application import (
     METRICS_TYPE,
     OwnHosts,
     application,
-    encode,
+    as_json,
     in_order,
     in_turns,
     json_pieces,
@@ -139,7 +139,7 @@ class _Handlers:
     async def revision(self, request: Request) -> Response:
         throttler = self._one(request.path_params, _kind(request.query_params))
         view = api.detail_view(self._runtime.driver, throttler, self._source())
-        return Response(encode(view), media_type=JSON_TYPE)
+        return as_json(view)
 
     async def history(self, request: Request) -> Response:
         if request.method == "HEAD":
@@ -156,10 +156,10 @@ class _Handlers:
         return _stream(json_pieces("revisions", revisions, rest), JSON_TYPE)
 
     async def activator(self, request: Request) -> Response:
-        return Response(encode(self._activator()), media_type=JSON_TYPE)
+        return as_json(self._activator())
 
     async def openapi(self, request: Request) -> Response:
-        return Response(encode(document(__version__)), media_type=JSON_TYPE)
+        return as_json(document(__version__))
 
     async def events(self, request: Request) -> Response:
         hello = {"podName": self._runtime.pod_name, "version": __version__}

@@ -106,6 +106,11 @@ def encode(value: object) -> bytes:
         return json.dumps(value).encode()
 
 
+def as_json(value: object) -> Response:
+    """Return a response with a value as JSON."""
+    return Response(encode(value), media_type=JSON_TYPE)
+
+
 def iso(seconds: float) -> str:
     """Return a time, in seconds since 1970, in RFC 3339, UTC, with milliseconds."""
     moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -30,6 +30,7 @@ from websockets.uri import parse_uri
 
 from activator.autoscaler.token import bearers
 from activator.process.sockets import connected
+from activator.process.timers import cancel
 
 _log = logging.getLogger(__name__)
 
@@ -292,9 +293,7 @@ class AutoscalerLink:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return next(error for task in tasks if task.done() and (error := task.exception()))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
 
     def _up(self) -> None:
         self.connected = self.ever_connected = True

@@ -25,7 +25,6 @@ ROUTE: Final = "InterceptorRoute"
 BODY_LABEL: Final = "http.keda.sh/response-body"
 
 _MAX_PORT: Final = 65_535
-_MOST: Final = 2**31 - 1
 _LONGEST_BODY: Final = 32_768
 #: Seconds that a request waits before it goes to a fallback, unless the object says another time.
 _FALLBACK_AFTER: Final = 30
@@ -132,7 +131,7 @@ def parse_scaled_object(obj: object) -> RouteObject:
     fallback = None
     if failover.value is not None:
         fallback = _target(failover)
-        wait = failover["timeoutSeconds"].whole(minimum=0, maximum=_MOST, default=_FALLBACK_AFTER)
+        wait = failover["timeoutSeconds"].whole(default=_FALLBACK_AFTER)
     pending = _count(spec["targetPendingRequests"], default=100)
     return RouteObject(
         SCALED_OBJECT,
@@ -393,7 +392,7 @@ def _count(field: Field, default: int | None = None) -> int:
     """Return an integer from 1; without a default it must be given."""
     if field.value is None and default is None:
         field.expected("an integer from 1")
-    return field.whole(minimum=1, maximum=_MOST, default=default or 0)
+    return field.whole(minimum=1, default=default or 0)
 
 
 def _rate(field: Field, default: int | None = None) -> RequestRate | None:

@@ -26,10 +26,6 @@ READINESS_POLICIES = ("auto", "probe", "kubernetes")
 #: whose webhook adds them before the API server stores an object.
 DEFAULTS: Final = Revision(RevisionID("", ""))
 
-# Kubernetes' int32 and int64 fields: an API server sends no larger values.
-_MAX_CONCURRENCY = 2**31 - 1
-_MAX_SECONDS = 2**31 - 1
-
 
 def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     """Return the revision that a Revision object describes.
@@ -62,7 +58,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         id=RevisionID(key.namespace, key.name),
         uid=metadata["uid"].text(),
         container_concurrency=spec["containerConcurrency"].whole(
-            minimum=0, maximum=_MAX_CONCURRENCY, default=DEFAULTS.container_concurrency
+            default=DEFAULTS.container_concurrency
         ),
         protocol=_protocol(serving),
         timeout=_seconds(spec["timeoutSeconds"], DEFAULTS.timeout),
@@ -81,7 +77,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
 
 
 def _seconds(field: Field, default: float) -> float:
-    return float(field.whole(minimum=0, maximum=_MAX_SECONDS, default=int(default)))
+    return float(field.whole(default=int(default)))
 
 
 def _protocol(serving: Field | None) -> AppProtocol:

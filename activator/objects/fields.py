@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 _CHECKED_ADDRESSES = 16_384
 
 _MAX_PORT = 65_535
+#: An API server sends no larger values of most fields, which have 32 bits.
+_MAX_INTEGER = 2**31 - 1
 
 _QUANTITY = re.compile(
     r"([+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))(?:[eE]([+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)"
@@ -244,7 +246,7 @@ class Field:
             self.expected("true or false")
         return self.value
 
-    def whole(self, *, minimum: int, maximum: int, default: int) -> int:
+    def whole(self, *, minimum: int = 0, maximum: int = _MAX_INTEGER, default: int) -> int:
         """Return this integer; ``default`` if missing. Raises ``ManifestError``."""
         if self.value is None:
             return default

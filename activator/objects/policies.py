@@ -13,16 +13,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from activator.objects.fields import Field, Problems, show
-from activator.objects.readers import (
-    Number,
-    Reader,
-    Text,
-    Words,
-    enum_of,
-    members,
-    switch,
-    words,
-)
+from activator.objects.readers import Number, Reader, Text, Words, enum_of, members, switch, words
 from throttler.balancing import POLICIES
 from throttler.model import (
     NO_POLICIES,
@@ -164,10 +155,7 @@ READERS: Final[Mapping[str, Reader[Any]]] = {
     ),
     f"{PREFIX}asleep-status": words({status: int(status) for status in ("503", "200", "204")}),
     f"{PREFIX}auth-url": Reader(
-        Text(_URL, 2000),
-        "an http or https URL, as in http://auth.example.svc:8080/check",
-        _url,
-        "",
+        Text(_URL, 2000), "an http or https URL, as in http://auth.example.svc:8080/check", _url, ""
     ),
     f"{PREFIX}auth-always": switch(wrong=True),
     f"{PREFIX}auth-cache-seconds": _seconds(0, 3600),

@@ -155,14 +155,14 @@ def switch(*, wrong: bool | None = None) -> Reader[bool]:
 
 
 def members(
-    each: Shape, most: int, allowed: str, value: Callable[[str], T], separator: str = ","
+    each: Shape, most: int, allowed: str, value: Callable[[str], T]
 ) -> Reader[tuple[T, ...]]:
     """Return a reader of a list, in order and each value once; the safe default is ().
 
     Arguments:
         allowed: the members for people, behind their largest number.
     """
-    shape = Members(each, most, separator)
+    shape = Members(each, most)
     return Reader(
         shape,
         f"up to {most} {allowed}",

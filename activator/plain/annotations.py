@@ -16,16 +16,7 @@ from typing import Any, Final, NamedTuple
 from activator.kpa.decision import ScaleRules
 from activator.objects import policies
 from activator.objects.fields import Field, Problems
-from activator.objects.readers import (
-    Members,
-    Number,
-    Reader,
-    Text,
-    enum_of,
-    members,
-    switch,
-    words,
-)
+from activator.objects.readers import Members, Number, Reader, Text, enum_of, members, switch, words
 from activator.plain import awake_hours
 from throttler.model import NO_POLICIES, Policies, ProbeKind
 from throttler.request_policies import ConnectionPolicies, HeaderRule, ProxyHeader
@@ -357,8 +348,7 @@ OF_REQUESTS: Final = (
 #: the annotations that wake the workload, see ``activator.scale.asleep``.
 ASLEEP: Final = f"{PREFIX}asleep"
 
-_SCALE, _WAKER = "scale.", "waker."
-_TIMEOUTS, _TCP, _CONNECTIONS = "timeouts.", "tcp.", "connections."
+_WAKER: Final = "waker."
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -684,8 +674,7 @@ def is_enabled(metadata: Field) -> bool:
     Raises:
         ManifestError: the annotation has another value than ``true`` and ``false``.
     """
-    field = metadata["annotations"].at(ENABLED)
-    return ENABLES(field) or False
+    return ENABLES(metadata["annotations"].at(ENABLED)) or False
 
 
 def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
@@ -711,10 +700,10 @@ def read(metadata: Field, problems: Problems, since: str = "") -> Annotations:
         if (value := problems.read(partial(row.read, field), essential=name in _ESSENTIAL))
         is not None
     }
-    scale, waker = _within(_SCALE, found), _within(_WAKER, found)
-    connections = ConnectionPolicies(**_within(_CONNECTIONS, found))
-    tcp = TcpWords(**{**_within(_TCP, found), "chosen": bool(why)}, policies=connections)
-    timeouts = Timeouts(**_within(_TIMEOUTS, found))
+    scale, waker = _within("scale.", found), _within(_WAKER, found)
+    connections = ConnectionPolicies(**_within("connections.", found))
+    tcp = TcpWords(**{**_within("tcp.", found), "chosen": bool(why)}, policies=connections)
+    timeouts = Timeouts(**_within("timeouts.", found))
     if concurrency := found.get("container_concurrency"):
         scale.setdefault("target", float(concurrency))
     least, most = scale.get("min_scale", 0), scale.get("max_scale", 0)

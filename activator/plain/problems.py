@@ -56,9 +56,8 @@ class ServiceProblem(NamedTuple):
 def of_service(service: PlainService) -> Iterator[ServiceProblem]:
     """Yield the problems of a Service's own fields."""
     if service.refused:
-        yield ServiceProblem(
-            ProblemReason(service.refusal or ProblemReason.REFUSED), service.refused
-        )
+        reason = ProblemReason(service.refusal or ProblemReason.REFUSED)
+        yield ServiceProblem(reason, service.refused)
     for text in service.warnings:
         yield ServiceProblem(ProblemReason(word_of(text, ProblemReason.LIMITED)), text)
 
@@ -75,9 +74,8 @@ def of_target(
     if target is not None:
         known = known_target(target, service.key.namespace)
         if known is not None and not workloads:
-            yield ServiceProblem(
-                ProblemReason.NO_SCALABLE_TARGET, f"the target {known} does not exist"
-            )
+            text = f"the target {known} does not exist"
+            yield ServiceProblem(ProblemReason.NO_SCALABLE_TARGET, text)
         elif not target.group and target.kind.lower() not in SHORT_KINDS:
             yield ServiceProblem(
                 ProblemReason.UNKNOWN_TARGET_KIND,

@@ -135,10 +135,7 @@ _READY: Final = Condition.READY
 _NOT_READY: Final = Condition.NOT_READY
 _DRAINING: Final = Condition.DRAINING
 #: Fields of kubelet's probes, unless the container's probe has its own (pkg/probe/http/request.go).
-_KUBELET_FIELDS: Final = (
-    ("User-Agent", f"{KUBELET_AGENT.decode()}1"),
-    ("Accept", "*/*"),
-)
+_KUBELET_FIELDS: Final = (("User-Agent", f"{KUBELET_AGENT.decode()}1"), ("Accept", "*/*"))
 
 
 def revision_id(key: ObjectKey) -> RevisionID:
@@ -184,12 +181,8 @@ def probe_spec(probe: ContainerProbe | None) -> ProbeSpec:
         return ProbeSpec(ProbeKind.NONE)
     kind = probe.kind
     if kind is not ProbeKind.HTTP:
-        return ProbeSpec(
-            kind,
-            timeout=probe.timeout,
-            tls=probe.tls,
-            service=probe.service.encode("ascii"),
-        )
+        service = probe.service.encode("ascii")
+        return ProbeSpec(kind, timeout=probe.timeout, tls=probe.tls, service=service)
     fields = list(probe.fields)
     hosts = [value for name, value in fields if name.lower() == "host"]
     given = {name.lower() for name, _ in fields}

@@ -87,9 +87,8 @@ def parse(obj: object) -> Slice | None:
     family = slice_["addressType"].text()
     if family not in ("IPv4", "IPv6"):
         return None
-    return Slice(
-        service, family == "IPv6", _ports(slice_["ports"]), tuple(_endpoints(slice_["endpoints"]))
-    )
+    endpoints = tuple(_endpoints(slice_["endpoints"]))
+    return Slice(service, family == "IPv6", _ports(slice_["ports"]), endpoints)
 
 
 def is_takeover(metadata: Field) -> bool:
@@ -106,7 +105,7 @@ def is_takeover(metadata: Field) -> bool:
 
 def _ports(ports: Field) -> Mapping[str, int]:
     numbers = {
-        port["name"].text(): port["port"].whole(minimum=0, maximum=_MAX_PORT, default=0)
+        port["name"].text(): port["port"].whole(maximum=_MAX_PORT, default=0)
         for port in ports.items()
     }
     return {name: number for name, number in numbers.items() if number}

@@ -21,7 +21,6 @@ from throttler.model import ProbeKind
 # that responds well to its first probe can take requests. Sources: Probe in the Kubernetes API
 # reference; pkg/kubelet/prober of Kubernetes.
 
-_MAX_SECONDS: Final = 2**31 - 1
 #: Bytes of all header fields of a probe; kubelet has no limit of its own.
 _MAX_FIELDS: Final = 8192
 
@@ -59,7 +58,7 @@ def container_probe(probe: Field) -> ContainerProbe | None:
     """
     if probe.value is None:
         return None
-    timeout = float(probe["timeoutSeconds"].whole(minimum=0, maximum=_MAX_SECONDS, default=1) or 1)
+    timeout = float(probe["timeoutSeconds"].whole(default=1) or 1)
     if (http := probe["httpGet"]).value is not None:
         return ContainerProbe(
             ProbeKind.HTTP,
@@ -71,13 +70,11 @@ def container_probe(probe: Field) -> ContainerProbe | None:
             timeout=timeout,
         )
     if (tcp := probe["tcpSocket"]).value is not None:
-        return ContainerProbe(
-            ProbeKind.TCP, _port(tcp["port"]), tcp["host"].text(), timeout=timeout
-        )
+        host = tcp["host"].text()
+        return ContainerProbe(ProbeKind.TCP, _port(tcp["port"]), host, timeout=timeout)
     if (grpc := probe["grpc"]).value is not None:
-        return ContainerProbe(
-            ProbeKind.GRPC, _port(grpc["port"]), service=grpc["service"].text(), timeout=timeout
-        )
+        port, service = _port(grpc["port"]), grpc["service"].text()
+        return ContainerProbe(ProbeKind.GRPC, port, service=service, timeout=timeout)
     return ContainerProbe(ProbeKind.NONE, timeout=timeout)
 
 
@@ -115,8 +112,6 @@ KINDS: Final = ("Deployment", "StatefulSet")
 
 #: The kinds that ``activator.dev/target`` may name without group and version, in lower case.
 SHORT_KINDS: Final = frozenset({"deployment", "statefulset", "replicaset", "replicationcontroller"})
-
-_MAX_REPLICAS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +180,7 @@ def parse(obj: object, kind: str) -> PlainWorkload:
     return PlainWorkload(
         key,
         workload["metadata"]["uid"].text(),
-        spec["replicas"].whole(minimum=0, maximum=_MAX_REPLICAS, default=1),
+        spec["replicas"].whole(default=1),
         labels.texts(),
         tuple(_containers(template["spec"])),
     )

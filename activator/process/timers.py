@@ -22,6 +22,13 @@ from typing import Any, Final, Protocol, final
 # See https://docs.python.org/3/library/asyncio-task.html#asyncio.create_task.
 
 
+async def cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and wait until they are done."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Tasks:
     """A set of running tasks. The loop's exception handler gets each exception of a task."""
 
@@ -49,10 +56,7 @@ class Tasks:
 
     async def close(self) -> None:
         """Cancel all tasks, and wait until they are done."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*self._tasks)
 
     def __len__(self) -> int:
         return len(self._tasks)

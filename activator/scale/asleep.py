@@ -72,9 +72,8 @@ class AsleepPart(Part):
 
     def findings(self, name: ServiceName) -> Iterable[Finding]:
         if (detail := self._failed.get(name)) is not None:
-            yield Finding(
-                ScaleReason.MARK_FAILED, f"the annotation {ASLEEP} is not written: {detail}"
-            )
+            note = f"the annotation {ASLEEP} is not written: {detail}"
+            yield Finding(ScaleReason.MARK_FAILED, note)
 
     async def _write(self, name: ServiceName, mark: _Mark) -> None:
         # Another Service of that name has another uid, and gets no mark of this one.

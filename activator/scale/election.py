@@ -35,7 +35,7 @@ AWAY: Final = 3 * RETRY
 #: scalers selects its pod already; another one is selected up to 30 s later.
 HEAD_START: Final = 3 * RETRY
 
-_MAX_TRANSITIONS: Final = 2**31 - 1
+_KIND: Final = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 
 
 class LeaseAction(Enum):
@@ -76,7 +76,7 @@ def parse_lease(obj: object) -> Lease:
         spec["holderIdentity"].text(),
         spec["acquireTime"].text(),
         spec["renewTime"].text(),
-        spec["leaseTransitions"].whole(minimum=0, maximum=_MAX_TRANSITIONS, default=0),
+        spec["leaseTransitions"].whole(default=0),
         lease["metadata"]["resourceVersion"].text(),
     )
 
@@ -164,12 +164,7 @@ class Election:
             "renewTime": now,
             "leaseTransitions": 0 if known is None else known.transitions + (not renews),
         }
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": spec,
-        }
+        return {**_KIND, "metadata": metadata, "spec": spec}
 
 
 # -- one process in the election
@@ -236,8 +231,8 @@ class Candidate:
         self, api: ApiServer, place: LeasePlace, on_change: Callable[[bool], object]
     ) -> None:
         self._api = api
-        self._place = place
-        self._election = Election(f"{place.pod}{_SEPARATOR}{random.getrandbits(48):012x}")
+        self._namespace, self._lease, self._pod = place
+        self._election = Election(f"{self._pod}{_SEPARATOR}{random.getrandbits(48):012x}")
         self._on_change = on_change
         self._lost: asyncio.TimerHandle | None = None
         self._has_read = False
@@ -259,7 +254,7 @@ class Candidate:
 
     async def run(self) -> None:
         """Take part until cancelled. No fault of the server ends this."""
-        self._labels[self._place.pod] = False  # of an earlier process of this pod
+        self._labels[self._pod] = False  # of an earlier process of this pod
         while True:
             await self._attempt()
             self._note()
@@ -276,20 +271,18 @@ class Candidate:
         await self._write_labels()
 
     async def _release_lease(self) -> None:
-        place = self._place
         for _ in range(2):
-            body = self._election.body(
-                place.namespace, place.lease, datetime.now(UTC), releases=True
-            )
-            response = await self._send("PUT", self._path(place.lease), body)
+            wall = datetime.now(UTC)
+            body = self._election.body(self._namespace, self._lease, wall, releases=True)
+            response = await self._send("PUT", self._path(self._lease), body)
             if response.is_ok:
-                logger.info("lease %s: released", place.lease)
+                logger.info("lease %s: released", self._lease)
                 return
             # A renewal may have been under way when ``run`` was cancelled.
             await self._read()
             if self._election.action(_now()) is not LeaseAction.RENEW:
                 return
-        logger.warning("lease %s: not released: %s", place.lease, self.error or "conflict")
+        logger.warning("lease %s: not released: %s", self._lease, self.error or "conflict")
 
     # -- the Lease ---------------------------------------------------------------------------------
 
@@ -302,15 +295,15 @@ class Candidate:
         if not self.error and (action := self._election.action(_now())) is not LeaseAction.WAIT:
             await self._take(action)
         if self.error and self.error != failed_before:
-            logger.warning("lease %s: %s", self._place.lease, self.error)
+            logger.warning("lease %s: %s", self._lease, self.error)
 
     async def _read(self) -> None:
         sent = _now()
-        response = await self._send("GET", self._path(self._place.lease))
+        response = await self._send("GET", self._path(self._lease))
         if response.status == 404:
             self._election.observe(None, sent)
         elif (found := self._parsed(response)) is not None:
-            if not self._has_read and _pod_of(found.holder) == self._place.pod:
+            if not self._has_read and _pod_of(found.holder) == self._pod:
                 # An earlier process of this pod, whose container has ended. Only a new process may
                 # say so: two that have one name by mistake must not take it from each other.
                 found = found._replace(holder="")
@@ -319,10 +312,9 @@ class Candidate:
 
     async def _take(self, action: LeaseAction) -> None:
         before, sent = self._election.holder, _now()
-        place = self._place
-        body = self._election.body(place.namespace, place.lease, datetime.now(UTC))
+        body = self._election.body(self._namespace, self._lease, datetime.now(UTC))
         creates = action is LeaseAction.CREATE
-        path = self._path("" if creates else place.lease)
+        path = self._path("" if creates else self._lease)
         response = await self._send("POST" if creates else "PUT", path, body)
         if response.status == 409 or (response.status == 404 and not creates):
             await self._read()  # another process was faster, or a person deleted the Lease
@@ -351,7 +343,7 @@ class Candidate:
         return response
 
     def _path(self, name: str = "") -> str:
-        leases = f"/apis/coordination.k8s.io/v1/namespaces/{self._place.namespace}/leases"
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
         return f"{leases}/{name}" if name else leases
 
     # -- whether this process leads ----------------------------------------------------------------
@@ -368,20 +360,19 @@ class Candidate:
         self._lost = asyncio.get_running_loop().call_later(left, self._stop_leading)
         if self.since is None:
             self.since = now
-            self._labels[self._place.pod] = True
-            logger.info("this pod, %s, leads", self._place.pod)
+            self._labels[self._pod] = True
+            logger.info("this pod, %s, leads", self._pod)
             self._on_change(True)
 
     def _stop_leading(self) -> None:
         if self._lost is not None:
             self._lost.cancel()
-            self._lost = None
         if self.since is None:
             return
         self.since = None
-        self._labels[self._place.pod] = False
-        other = self.holder if self.holder != self._place.pod else ""
-        logger.info("this pod, %s, no longer leads; leader: %s", self._place.pod, other or "none")
+        self._labels[self._pod] = False
+        other = self.holder if self.holder != self._pod else ""
+        logger.info("this pod, %s, no longer leads; leader: %s", self._pod, other or "none")
         self._on_change(False)
 
     # -- labels of pods ----------------------------------------------------------------------------
@@ -399,7 +390,7 @@ class Candidate:
     async def _label(self, pod: str, leads: bool) -> str:
         """Set or remove the label; return why that failed."""
         body = {"metadata": {"labels": {LABEL: "true" if leads else None}}}
-        path = f"/api/v1/namespaces/{self._place.namespace}/pods/{pod}"
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod}"
         response = await self._api.send("PATCH", path, json.dumps(body).encode(), MERGE_PATCH)
         if response.status == 404:
             return f"{response.message()}; POD_NAME must name this pod" if leads else ""

@@ -16,13 +16,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, NamedTuple, final
 
-from activator.discovery.api_server import (
-    JSON,
-    MERGE_PATCH,
-    ApiRequest,
-    ApiServer,
-    Meaning,
-)
+from activator.discovery.api_server import JSON, MERGE_PATCH, ApiRequest, ApiServer, Meaning
 from activator.scale import reasons
 from activator.scale.cluster.api import KeyedWriter, Start, micro_time
 from activator.scale.decisions.record import Decided
@@ -302,9 +296,6 @@ class EventsPart(Part):
             text = f"{text}; the scaler's ClusterRole must have {_RULE}"
         # An Event that has expired is gone; the next one is new.
         again = response.meaning not in (Meaning.FORBIDDEN, Meaning.REFUSED)
-        self._note_failure(write, text, again=again)
-
-    def _note_failure(self, write: EventWrite, text: str, *, again: bool) -> None:
         self._book.lost(write, again=again)
         self.failed += 1
         level = logging.WARNING if self.failed == 1 else logging.DEBUG

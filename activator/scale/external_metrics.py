@@ -45,6 +45,10 @@ Object = Mapping[str, Any]
 
 _VERSION: Final = {"groupVersion": GROUP_VERSION, "version": "v1beta1"}
 _GROUP: Final = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
+_LIST: Final = "ExternalMetricValueList"
+_INFO: Final = {"title": "activator scale", "version": "v1beta1"}
+#: What all errors have in common.
+_FAILURE: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
 
 #: The constant objects, by path. ``/openapi/v2`` has no path, since only HPAs read this group.
 #: Without the page, kube-apiserver logs an error each minute or so (kube-aggregator's
@@ -61,17 +65,12 @@ DISCOVERY: Final[Mapping[str, Object]] = {
                 "name": METRIC,
                 "singularName": "",
                 "namespaced": True,
-                "kind": "ExternalMetricValueList",
+                "kind": _LIST,
                 "verbs": ["get"],
             }
         ],
     },
-    "/openapi/v2": {
-        "swagger": "2.0",
-        "info": {"title": "activator scale", "version": "v1beta1"},
-        "paths": {},
-        "definitions": {},
-    },
+    "/openapi/v2": {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}},
     "/openapi/v3": {"paths": {}},
 }
 
@@ -84,7 +83,7 @@ def value_list(workloads: Iterable[tuple[ServiceName, Published]], wall: datetim
     """
     timestamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        "kind": "ExternalMetricValueList",
+        "kind": _LIST,
         "apiVersion": GROUP_VERSION,
         "metadata": {},
         "items": [
@@ -106,17 +105,12 @@ def quantity(value: float) -> str:
     return f"{thousandths}m" if rest else str(whole)
 
 
-def create_app(
-    board: Board,
-    is_leader: Callable[[], bool],
-    wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Starlette:
+def create_app(board: Board, is_leader: Callable[[], bool]) -> Starlette:
     """Return the application.
 
     Arguments:
         board: the published states.
         is_leader: returns whether this process decides.
-        wall: the time of day.
     """
 
     async def values(request: Request) -> Response:
@@ -134,7 +128,7 @@ def create_app(
             for name, published in board.of_namespace(request.path_params["namespace"])
             if matches(selector, {SERVICE: name.name})
         )
-        return _json(value_list(found, wall()))
+        return _json(value_list(found, datetime.now(UTC)))
 
     routes = [Route(path, _constant(_json(content))) for path, content in DISCOVERY.items()]
     routes += [
@@ -162,16 +156,7 @@ def error(code: int, reason: str, message: str) -> Response:
     Arguments:
         reason: as in meta/v1's StatusReason.
     """
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }
-    return _json(status, code)
+    return _json({**_FAILURE, "message": message, "reason": reason, "code": code}, code)
 
 
 def _json(content: Object, code: int = 200) -> Response:

@@ -4,46 +4,42 @@ from __future__ import annotations
 
 from typing import Final
 
-from activator.telemetry.families import Family, MetricKind, markdown
+from activator.telemetry.families import Family, counter, gauge, histogram, markdown
 
 SERVICE: Final = ("namespace", "service")
 
 TICK_BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 COLD_START_BOUNDS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 
-_G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
-
 # One row is one block; the formatter would put each value on a line of its own.
 # fmt: off
-LEADER: Final = Family(
-    "activator_scale_leader", _G, (), "1 on the scaler that leads, 0 on the others."
+LEADER: Final = gauge("activator_scale_leader", "1 on the scaler that leads, 0 on the others.")
+SERVICES: Final = gauge(
+    "activator_scale_services", "Annotated Services, by owner of their replicas.", "owner",
 )
-SERVICES: Final = Family(
-    "activator_scale_services", _G, ("owner",), "Annotated Services, by owner of their replicas."
+ACTIVATORS: Final = gauge(
+    "activator_scale_activators", "Activators that are connected to this scaler.",
 )
-ACTIVATORS: Final = Family(
-    "activator_scale_activators", _G, (), "Activators that are connected to this scaler."
+REPLICAS: Final = gauge(
+    "activator_scale_replicas", "Replicas that the Service's workload asks for.", *SERVICE,
 )
-REPLICAS: Final = Family(
-    "activator_scale_replicas", _G, SERVICE, "Replicas that the Service's workload asks for."
-)
-WANTED: Final = Family(
-    "activator_scale_wanted_replicas", _G, SERVICE,
+WANTED: Final = gauge(
+    "activator_scale_wanted_replicas",
     "Replicas that the rules want, also while a change is held; with another owner, those of the "
-    "workload.",
+    "workload.", *SERVICE,
 )
-READY: Final = Family(
-    "activator_scale_ready_pods", _G, SERVICE, "Pods of the Service that Kubernetes lists as ready."
+READY: Final = gauge(
+    "activator_scale_ready_pods", "Pods of the Service that Kubernetes lists as ready.", *SERVICE,
 )
-LOAD: Final = Family(
-    "activator_scale_load", _G, SERVICE,
-    "Requests of the Service that are in flight or queued, over all activators.",
+LOAD: Final = gauge(
+    "activator_scale_load",
+    "Requests of the Service that are in flight or queued, over all activators.", *SERVICE,
 )
 SAVED: Final = tuple(
-    Family(
-        f"activator_scale_saved_{unit}_total", _C, (*SERVICE, "dry_run"),
+    counter(
+        f"activator_scale_saved_{unit}_total",
         f"{what} that the sleep of the workload has saved, since this scaler leads. With dry_run "
-        f"true: that it would have saved.",
+        f"true: that it would have saved.", *SERVICE, "dry_run",
     )
     for unit, what in (
         ("pod_seconds", "Seconds of pods"),
@@ -51,36 +47,37 @@ SAVED: Final = tuple(
         ("memory_byte_seconds", "Requested memory, in bytes times seconds,"),
     )
 )
-PROBLEM: Final = Family(
-    "activator_scale_problem", _G, (*SERVICE, "reason"),
+PROBLEM: Final = gauge(
+    "activator_scale_problem",
     "1 for each reason why a Service is not scaled as its load or annotations ask for.",
+    *SERVICE, "reason",
 )
-CHANGES: Final = Family(
-    "activator_scale_changes_total", _C, ("rule",), "Changes of replicas, by the rule."
+CHANGES: Final = counter(
+    "activator_scale_changes_total", "Changes of replicas, by the rule.", "rule",
 )
-FAILURES: Final = Family(
-    "activator_scale_failures_total", _C, ("reason",), "Failed changes of replicas, by the reason."
+FAILURES: Final = counter(
+    "activator_scale_failures_total", "Failed changes of replicas, by the reason.", "reason",
 )
-COLD_STARTS: Final = Family(
-    "activator_scale_cold_start_seconds", _H, (),
+COLD_STARTS: Final = histogram(
+    "activator_scale_cold_start_seconds",
     "Time from the first report of a waiting request until the API server has set the replicas.",
     COLD_START_BOUNDS,
 )
-TICKS: Final = Family(
-    "activator_scale_tick_seconds", _H, (),
+TICKS: Final = histogram(
+    "activator_scale_tick_seconds",
     "CPU time in which the scaler decides about all Services.", TICK_BOUNDS,
 )
-GARBLED: Final = Family(
-    "activator_scale_garbled_reports_total", _C, (),
+GARBLED: Final = counter(
+    "activator_scale_garbled_reports_total",
     "Frames on the activators' port that are no reports.",
 )
-WATCH_AGE: Final = Family(
-    "activator_scale_watch_age_seconds", _G, ("kind",),
-    "Time since the last sign of life of the API server's watch, by kind of objects.",
+WATCH_AGE: Final = gauge(
+    "activator_scale_watch_age_seconds",
+    "Time since the last sign of life of the API server's watch, by kind of objects.", "kind",
 )
-REJECTED: Final = Family(
-    "activator_scale_rejected_objects", _G, ("kind",),
-    "Objects that cannot be used; the last good state of each stays in force.",
+REJECTED: Final = gauge(
+    "activator_scale_rejected_objects",
+    "Objects that cannot be used; the last good state of each stays in force.", "kind",
 )
 # fmt: on
 

@@ -40,26 +40,19 @@ STAYS: Final = 600.0
 _GROUP: Final = "apps"
 
 
-class _Pause(NamedTuple):
-    """What an annotation means; ``effect`` goes on after the word KEDA."""
-
-    reason: ScaleReason
-    effect: str
-
-
-#: Annotations of a ScaledObject that pause it, with their effects. KEDA reads all but the first as
-#: a boolean (apis/keda/v1alpha1/scaledobject_types.go).
+#: Annotations of a ScaledObject that pause it, with their effects: each note goes on after the word
+#: KEDA. KEDA reads all but the first as a boolean (apis/keda/v1alpha1/scaledobject_types.go).
 _PAUSES: Final = {
-    _PAUSED_REPLICAS: _Pause(
+    _PAUSED_REPLICAS: Finding(
         ScaleReason.SCALED_OBJECT_PAUSED, f"keeps this number of replicas, {_ASLEEP}"
     ),
-    "autoscaling.keda.sh/paused": _Pause(
+    "autoscaling.keda.sh/paused": Finding(
         ScaleReason.SCALED_OBJECT_PAUSED, f"adds and removes no replica, {_ASLEEP}"
     ),
-    "autoscaling.keda.sh/paused-scale-out": _Pause(
+    "autoscaling.keda.sh/paused-scale-out": Finding(
         ScaleReason.SCALED_OBJECT_PAUSED, f"adds no replica, {_ASLEEP}"
     ),
-    "autoscaling.keda.sh/paused-scale-in": _Pause(
+    "autoscaling.keda.sh/paused-scale-in": Finding(
         ScaleReason.SCALE_IN_PAUSED, "removes no replica, so the workload does not sleep"
     ),
 }
@@ -106,13 +99,13 @@ class WorkloadOwners:
     """The components that scale workloads.
 
     Arguments:
-        changed: called with each workload whose components have changed.
+        changed: called with the workloads whose components have changed.
         missing_rule: returns the RBAC rule without which a kind is not read; empty for none.
     """
 
     def __init__(
         self,
-        changed: Callable[[TargetRef], object] = lambda target: None,
+        changed: Callable[[Iterable[TargetRef]], object] = lambda targets: None,
         missing_rule: Callable[[str], str] = lambda kind: "",
     ) -> None:
         self._changed = changed
@@ -130,13 +123,11 @@ class WorkloadOwners:
             ManifestError: a field is wrong; nothing has changed.
         """
         found = _hpa(key, obj) if key.kind == HPA else _scaled_object(key, obj)
-        for target in self._objects.put(key, found.target, found):
-            self._changed(target)
+        self._changed(self._objects.put(key, found.target, found))
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted object; an unknown one is no error."""
-        for target in self._objects.remove(key):
-            self._changed(target)
+        self._changed(self._objects.remove(key))
 
     def _of(self, target: ScaleTarget) -> tuple[Sequence[_Found], Sequence[_Found]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
@@ -245,9 +236,9 @@ def _about_keda(
         )
         found.append(Finding(ScaleReason.KEDA_TRIGGER_MISSING, note))
     for name in mine.pauses:
-        pause = _PAUSES[name]
-        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {pause.effect}"
-        found.append(Finding(pause.reason, note))
+        reason, effect = _PAUSES[name]
+        note = f"ScaledObject {mine.key.name} has the annotation {name}: KEDA {effect}"
+        found.append(Finding(reason, note))
     return found
 
 
@@ -270,7 +261,7 @@ def _about_hpa(hpas: Sequence[_Found], target: ScaleTarget) -> Sequence[Finding]
 def _hpa(key: ObjectKey, obj: object) -> _Found:
     hpa = root(obj, HPA)
     spec = hpa["spec"]
-    least = spec["minReplicas"].whole(minimum=0, maximum=2**31 - 1, default=1)
+    least = spec["minReplicas"].whole(default=1)
     kinds = [metric["type"].text() for metric in spec["metrics"].items()]
     makers = (
         owner["name"].text()
@@ -298,7 +289,7 @@ def _scaled_object(key: ObjectKey, obj: object) -> _Found:
         len(triggers) - len(own),
         services=frozenset(each["metadata"][SERVICE_KEY].text() for each in own),
         pauses=tuple(pauses.values()),
-        polls=float(spec["pollingInterval"].whole(minimum=0, maximum=2**31 - 1, default=_POLLS)),
+        polls=float(spec["pollingInterval"].whole(default=_POLLS)),
     )
 
 
@@ -312,12 +303,8 @@ def _is_set(annotations: Field, name: str) -> bool:
 def _ref(namespace: str, ref: Field) -> TargetRef:
     """Return the workload of a ``scaleTargetRef``; KEDA's default is a Deployment."""
     group, slash, _ = ref["apiVersion"].text(default="apps/v1").partition("/")
-    return TargetRef(
-        namespace,
-        group if slash else "",
-        ref["kind"].text(default="Deployment"),
-        ref["name"].text(),
-    )
+    kind = ref["kind"].text(default="Deployment")
+    return TargetRef(namespace, group if slash else "", kind, ref["name"].text())
 
 
 @final
@@ -332,14 +319,14 @@ class Flapping:
         is_active: returns whether a workload must not be scaled to zero: it has requests, or a
             cold start is under way. The scaler itself never scales such a workload to zero.
         clock: seconds, monotonic.
-        changed: called with a workload that another component has set to zero.
+        changed: called with the workload that another component has set to zero.
     """
 
     def __init__(
         self,
         is_active: Callable[[TargetRef], bool],
         clock: Callable[[], float],
-        changed: Callable[[TargetRef], object],
+        changed: Callable[[Iterable[TargetRef]], object],
     ) -> None:
         self._is_active = is_active
         self._clock = clock
@@ -358,13 +345,13 @@ class Flapping:
         """
         target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
         replicas = root(obj, key.kind)["spec"]["replicas"]
-        if replicas.whole(minimum=0, maximum=2**31 - 1, default=1):
+        if replicas.whole(default=1):
             self._awake.add(target)
         elif target in self._awake:
             self._awake.remove(target)
             if self._is_active(target):
                 self._found[target] = self._clock(), _finding(target, replicas_manager(obj))
-                self._changed(target)
+                self._changed([target])
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted workload; an unknown one is no error."""
@@ -481,9 +468,9 @@ class OwnersPart(Part):
                 text += f" needs the annotation activator.dev/wake-from: {name.namespace}"
             yield Finding(ScaleReason.WAKE_WITH_UNKNOWN, text)
 
-    def _decide_again(self, target: TargetRef) -> None:
-        """Decide again about the Services of a workload."""
-        self._context.changed([name for name, _ in self._names.of(target)])
+    def _decide_again(self, targets: Iterable[TargetRef]) -> None:
+        """Decide again about the Services of workloads."""
+        self._context.changed(name for target in targets for name, _ in self._names.of(target))
 
     def _is_active(self, target: TargetRef) -> bool:
         records = (self._context.record(name) for name, _ in self._names.of(target))

@@ -18,7 +18,7 @@ from activator.autoscaler.token import bearers
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.process.memory import return_freed_memory
-from activator.process.timers import Tasks
+from activator.process.timers import Tasks, cancel
 from activator.scale import events, external_metrics, http_server
 from activator.scale.admin import application
 from activator.scale.admin.status import ScalerStatus
@@ -29,7 +29,7 @@ from activator.scale.election import Alone, Candidate, LeasePlace
 from activator.scale.keda.part import KedaPart
 from activator.scale.owners import OwnersPart
 from activator.scale.part import Part, PartContext, views
-from activator.scale.reports.load import Loads, Report, ServiceName
+from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.reports.stat_server import StatServer
 from activator.scale.settings import ScaleSettings
 from activator.scale.startup import StartupPart
@@ -64,7 +64,6 @@ class ScalerProcess:
     Arguments:
         settings: as the command line has them.
         environ: environment variables.
-        timings: of watches and requests.
         parts: make the parts that act on decisions.
         wakes_all: whether each workload must be awake, whatever its annotations are.
 
@@ -85,12 +84,11 @@ class ScalerProcess:
         self,
         settings: ScaleSettings,
         environ: Mapping[str, str],
-        timings: Timings | None = None,
         parts: Sequence[Callable[[PartContext], Part | None]] = PARTS,
         *,
         wakes_all: bool = False,
     ) -> None:
-        loop, timings = asyncio.get_running_loop(), timings or Timings()
+        loop, timings = asyncio.get_running_loop(), Timings()
         self.settings = settings
         self.addresses: dict[str, str] = {}
         self.clock = loop.time
@@ -102,16 +100,13 @@ class ScalerProcess:
         # The dialect keda alone only tells KEDA what it reads. Several processes may do that.
         self.candidate: Candidate | Alone = Alone(settings.pod_name, self._on_lead)
         if "services" in settings.dialect:
-            self.candidate = Candidate(
-                self._lease_server,
-                LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name),
-                self._on_lead,
-            )
+            place = LeasePlace(settings.system_namespace, settings.lease_name, settings.pod_name)
+            self.candidate = Candidate(self._lease_server, place, self._on_lead)
         else:
             parts = [each for each in parts if each is KedaPart]
-        api = self._server
+        api, start = self._server, self._tasks.start
         services = self.services = EnabledServices(
-            lambda name: self.engine.later([name]), wakes_all=wakes_all
+            lambda names: self.engine.later(names), wakes_all=wakes_all
         )
         self.loads = Loads(services.__contains__)
         context = PartContext(
@@ -120,7 +115,7 @@ class ScalerProcess:
             services=services,
             loads=self.loads,
             record=lambda name: self.engine.get(name),
-            start=self._tasks.start,
+            start=start,
             clock=self.clock,
             is_leader=lambda: self.candidate.leads,
             changed=lambda names: self.engine.later(names),
@@ -129,30 +124,25 @@ class ScalerProcess:
         self.parts = [part for make in parts if (part := make(context)) is not None]
         keda = (each for each in self.parts if isinstance(each, KedaPart))
         self.routes = next((each.routes for each in keda), None)
-        self.objects = ClusterObjects(
-            views(services.views() if "services" in settings.dialect else {}, self.parts)
-        )
+        own = services.views() if "services" in settings.dialect else {}
+        self.objects = ClusterObjects(views(own, self.parts))
         kinds = of_dialect(settings.dialect, settings.interceptors)
         self.watch = ClusterWatch(self._server, self.objects, timings, kinds)
-        rights = Rights(
-            api,
-            self._tasks.start,
-            lambda namespace: self.engine.later(self.engine.names(namespace)),
-        )
+        rights = Rights(api, start, lambda each: self.engine.later(self.engine.names(each)))
         self.engine = Engine(
             services,
             self.loads,
             self.parts,
             rights=rights,
             api=api,
-            start=self._tasks.start,
+            start=start,
             is_stale=self.watch.is_stale,
             waker_hosts=settings.waker_hosts,
         )
         self.stats = StatServer(
             *(self.loads, self.clock, lambda: self.candidate.leads, self._on_busy),
             settings.stat_token_file,
-            self._on_routes,
+            self.routes.push if self.routes is not None else None,
         )
         self.status = ScalerStatus(self)
 
@@ -170,8 +160,10 @@ class ScalerProcess:
             bearers(settings.stat_token_file)  # an unusable file must be an error of the start
         await self._server.connect()
         await self._lease_server.connect()
-        await self._listen("metrics", settings.bind, settings.metrics_port)
-        await self._listen("admin", settings.admin_bind, settings.admin_port)
+        metrics_app = application.create_metrics_app(self.status)
+        await self._listen("metrics", metrics_app, settings.bind, settings.metrics_port)
+        admin_app = application.create_app(self.status, settings.admin_hosts)
+        await self._listen("admin", admin_app, settings.admin_bind, settings.admin_port)
         try:
             port = await self.stats.start(settings.bind, settings.stat_port)
         except OSError as error:
@@ -183,11 +175,7 @@ class ScalerProcess:
         for each in self.parts:
             self.addresses |= await self._running.enter_async_context(each.listeners())
 
-    async def _listen(self, name: str, host: str, port: int) -> None:
-        if name == "metrics":
-            app = application.create_metrics_app(self.status)
-        else:
-            app = application.create_app(self.status, self.settings.admin_hosts)
+    async def _listen(self, name: str, app: object, host: str, port: int) -> None:
         sock = http_server.listen(host, port, f"--{name}-port")
         await self._running.enter_async_context(http_server.serving(app, sock))
         self.addresses[name] = http_server.address(sock)
@@ -249,10 +237,6 @@ class ScalerProcess:
             else:
                 logger.info("reading route objects for KEDA, without a Lease")
 
-    def _on_routes(self, activator: str, reports: list[Report]) -> None:
-        if self.routes is not None:
-            self.routes.push(activator, reports)
-
     def _on_busy(self, names: list[ServiceName]) -> None:
         if self.watch.errors():
             self.watch.hurry()
@@ -268,7 +252,6 @@ async def running(scaler: ScalerProcess) -> AsyncIterator[asyncio.Task[None]]:
         try:
             yield task
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
     finally:
         await scaler.stop()

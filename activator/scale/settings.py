@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from activator.settings import values
@@ -23,7 +22,6 @@ from activator.settings.setting import (
     METRICS_OF_SCALER,
     OF_SCALER,
     REQUIRED,
-    RESOLV_CONF,
     SettingRow,
     Sources,
     find_all,
@@ -257,23 +255,17 @@ SETTINGS: Final[tuple[SettingRow, ...]] = rows(ScaleSettings)
 """The table, in the order of the fields; a default may depend on rows above it only."""
 
 
-def load(
-    flags: Mapping[str, str | None],
-    environ: Mapping[str, str] = os.environ,
-    *,
-    resolv_conf: Path = RESOLV_CONF,
-) -> ScaleSettings:
+def load(flags: Mapping[str, str | None], environ: Mapping[str, str] = os.environ) -> ScaleSettings:
     """Read every setting.
 
     Arguments:
         flags: the command line's values by setting name; None or absent means not given.
         environ: the environment variables.
-        resolv_conf: as for ``activator.settings.config.load``.
 
     Raises:
         ConfigError: lists all wrong and all missing settings, or two equal ports.
     """
-    sources = Sources(COMMAND, flags, environ, resolv_conf)
+    sources = Sources(COMMAND, flags, environ)
     return ScaleSettings(**find_all(SETTINGS, sources, _contradictions))
 
 

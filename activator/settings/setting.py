@@ -43,6 +43,8 @@ _LINK: Final = re.compile(
 # Characters of a wrong value that an error repeats; a longer value would hide the message.
 _LONGEST_ECHO = 300
 
+RESOLV_CONF: Final = Path("/etc/resolv.conf")
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -61,7 +63,7 @@ class Sources:
     command: str
     flags: Mapping[str, str | None]
     environ: Mapping[str, str]
-    resolv_conf: Path
+    resolv_conf: Path = RESOLV_CONF
     known: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -313,7 +315,6 @@ def _echo(text: str) -> str:
 
 # -- defaults that the machine or other settings give ----------------------------------------------
 
-RESOLV_CONF: Final = Path("/etc/resolv.conf")
 SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _USUAL_DOMAIN: Final = "cluster.local"
 

@@ -14,14 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from activator.admin import assets
-from activator.admin.http_application import (
-    JSON_TYPE,
-    METRICS_TYPE,
-    OwnHosts,
-    application,
-    encode,
-    problem,
-)
+from activator.admin.http_application import METRICS_TYPE, OwnHosts, application, as_json, problem
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.reasons import QUIET, ScaleReason
@@ -81,20 +74,20 @@ class _Handlers:
         return PlainTextResponse(f"{reason or 'leader'}\n", 503 if reason else 200)
 
     async def state(self, request: Request) -> Response:
-        return _json(self._scaler.state())
+        return as_json(self._scaler.state())
 
     async def services(self, request: Request) -> Response:
         try:
             query = selection.parse(request.query_params)
         except ValueError as error:
             return problem(400, str(error))
-        return _json(self._scaler.services(query))
+        return as_json(self._scaler.services(query))
 
     async def service(self, request: Request) -> Response:
         name = ServiceName(request.path_params["namespace"], request.path_params["name"])
         found = self._scaler.service(name)
         if found is not None:
-            return _json(found)
+            return as_json(found)
         leader = self._scaler.leader()
         if not leader["leads"]:
             holder = leader["holder"] or "not known"
@@ -105,10 +98,6 @@ class _Handlers:
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._scaler.metrics(), media_type=METRICS_TYPE)
-
-
-def _json(value: object) -> Response:
-    return Response(encode(value), media_type=JSON_TYPE)
 
 
 # -- the files of the page: its own modules, and shared modules of the dashboard

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from activator.scale import reasons
 from activator.scale.decisions.plan import WorkloadPhase
@@ -120,8 +120,8 @@ def select(
     every = sorted(records, key=lambda pair: pair[0])
     load = {name: loads.current(name, now) for name, _ in every}
     found = [pair for pair in every if _is_wanted(*pair, query)]
-    if (key := _KEYS[query.sort]) is not None:
-        found.sort(key=lambda pair: key(pair[1], load[pair[0]]))
+    key = _KEYS[query.sort]
+    found.sort(key=lambda pair: key(pair[1], load[pair[0]]))
     end = None if query.limit is None else query.offset + query.limit
     return Selection(
         found[query.offset : end],
@@ -170,8 +170,8 @@ _PLACES: Final = {
 }
 
 
-_KEYS: Final[Mapping[Sort, Callable[[Record, float], Any] | None]] = {
-    Sort.NAME: None,
+_KEYS: Final[Mapping[Sort, Callable[[Record, float], float]]] = {
+    Sort.NAME: lambda record, load: 0,  # they are sorted by name already
     Sort.ATTENTION: lambda record, load: (
         0 if has_problem(record) else _PLACES.get(_phase(record), 4)
     ),

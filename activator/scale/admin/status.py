@@ -195,9 +195,9 @@ class ScalerStatus:
         pods, target = record.sleep.saved(now), record.facts.target
         requests = self._scaler.services.workloads.requests(target) if target else PodRequests()
         waker = target.waker if target and not record.instead else SCALE
-        each = zip(waker.frees, (1.0, requests.cpu, requests.memory), strict=True)
-        saved_pods, cpu, memory = (pods * share * size for share, size in each)
-        return saved_pods, cpu, memory
+        pod_share, cpu_share, memory_share = waker.frees
+        cpu, memory = pods * cpu_share * requests.cpu, pods * memory_share * requests.memory
+        return pods * pod_share, cpu, memory
 
     def metrics(self) -> bytes:
         """Return all metrics as Prometheus' text."""
@@ -284,13 +284,8 @@ def _change(record: Record) -> JsonObject | None:
         return None
     known = {why.value: why for why in Why}
     sentence = rule_of(record, known[change.why]) if change.why in known else change.why
-    return {
-        "at": change.at.isoformat(timespec="milliseconds"),
-        "before": change.before,
-        "after": change.after,
-        "why": change.why,
-        "sentence": sentence,
-    }
+    at = change.at.isoformat(timespec="milliseconds")
+    return {**change._asdict(), "at": at, "sentence": sentence}
 
 
 #: Values by the values of their labels, or one histogram without labels.

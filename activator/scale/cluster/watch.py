@@ -87,19 +87,13 @@ class ClusterObjects:
 
     Arguments:
         views: the views of each kind.
-        report: called with each unusable object.
 
     Attributes:
         rejected: the present unusable objects, each with the reason.
     """
 
-    def __init__(
-        self,
-        views: Mapping[str, Sequence[KindView]],
-        report: Callable[[Rejection], None] = log_rejection,
-    ) -> None:
+    def __init__(self, views: Mapping[str, Sequence[KindView]]) -> None:
         self._views = views
-        self._report = report
         self._versions: dict[ObjectKey, _Version] = {}
         self._counts = Counter[str]()
         self.rejected: dict[ObjectKey, str] = {}
@@ -174,7 +168,7 @@ class ClusterObjects:
         effect = Effect.KEPT if key in self._versions else Effect.UNUSED
         if error.instead is not None:
             effect = Effect.DEFAULTS
-        self._report(Rejection(*key, reason, effect))
+        log_rejection(Rejection(*key, reason, effect))
 
 
 def _packed(uid: str, version: str) -> _Version:
@@ -254,13 +248,9 @@ class ClusterWatch:
 
     def is_stale(self, now: float) -> bool:
         """Return whether the watch of a needed kind fails, or is silent for too long."""
-        for resource in NEEDED:
-            if (reflector := self._reflectors.get(resource.kind)) is None:
-                continue
-            age = now - reflector.last_sign_of_life
-            if _error(reflector) or age > self._timings.inactivity:
-                return True
-        return False
+        needed = [self._reflectors[each.kind] for each in NEEDED if each.kind in self._reflectors]
+        most = self._timings.inactivity
+        return any(_error(each) or now - each.last_sign_of_life > most for each in needed)
 
     def errors(self) -> Mapping[str, str]:
         """Return the present errors of failing watches, by kind."""

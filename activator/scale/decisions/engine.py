@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVarTuple
 
@@ -67,20 +66,8 @@ _UNSURE: Final = (ScaleReason.API_SERVER_UNAVAILABLE, ScaleReason.WAKER_FAILED)
 MOST: Final = 50
 
 
-class _Phase(Enum):
-    """What the engine does. STARTING: it reads the facts of all Services, and decides nothing."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    DECIDING = "deciding"
-
-
 def observe(
-    record: Record,
-    loads: Loads,
-    parts: Iterable[Part],
-    now: float,
-    frozen: ScaleReason | None,
+    record: Record, loads: Loads, parts: Iterable[Part], now: float, frozen: ScaleReason | None
 ) -> Observed:
     """Return what the plan of a Service needs; the loads of one workload are added.
 
@@ -178,6 +165,7 @@ class Engine:
 
     Attributes:
         counters: for metrics.
+        decides: whether it knows the facts of all Services, and decides about them.
     """
 
     def __init__(
@@ -193,21 +181,21 @@ class Engine:
         waker_hosts: Collection[str] = (),
     ) -> None:
         self.counters = EngineCounters()
+        self.decides = False
         self._services = services
         self._loads = loads
         self._parts = parts
         self._rights = rights
-        self._actuator = Actuator(api, start, self._on_result, waker_hosts, rights.granted)
+        self._actuator = Actuator(api, start, self._on_result, waker_hosts)
         self._is_stale = is_stale
         self._call_at = asyncio.get_running_loop().call_at
         self._clock = asyncio.get_running_loop().time
         self._records: dict[ServiceName, Record] = {}
         # The oldest Service of a workload decides about it.
         self._workloads: dict[ScaleTarget, Workload] = {}
-        self._phase = _Phase.STOPPED
         # Changed Services: one event may change several objects of a Service.
         self._changed: dict[ServiceName, None] = {}
-        # Since when this process leads.
+        # Since when this process leads; -inf while it does not.
         self._since = NEVER
         self._next_tick = 0.0
         self._next_prune = 0.0
@@ -223,15 +211,15 @@ class Engine:
         Arguments:
             now: seconds, on the engine's clock.
         """
-        self._phase, self._since, self._next_tick = _Phase.STARTING, now, now + TICK
+        self.decides, self._since, self._next_tick = False, now, now + TICK
         self._changed.clear()  # all Services are decided now
         for number, name in enumerate(list(self._services), 1):
             self._try(name, self._renew, name, now)
             if number % STEP == 0:
                 yield
-                if (self._phase, self._since) != (_Phase.STARTING, now):
+                if self.decides or self._since != now:
                     return
-        self._phase = _Phase.DECIDING
+        self.decides = True
         for _ in self._deciding(list(self._records.values())):
             yield
             if self._since != now:
@@ -239,14 +227,9 @@ class Engine:
         for part in self._parts:
             part.start(now)
 
-    @property
-    def decides(self) -> bool:
-        """Whether it knows the facts of all Services, and decides about them."""
-        return self._phase is _Phase.DECIDING
-
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
-        self._phase, self._since = _Phase.STOPPED, NEVER
+        self.decides, self._since = False, NEVER
         self._actuator.clear()
         self._records.clear()
         self._workloads.clear()
@@ -261,7 +244,7 @@ class Engine:
         Arguments:
             now: seconds, on the engine's clock.
         """
-        if self._phase is not _Phase.DECIDING:
+        if not self.decides:
             return
         self._next_tick = now + TICK
         # A time before the next tick needs a timer, which the decision sets.
@@ -298,7 +281,7 @@ class Engine:
         Arguments:
             names: of the Services that have requests.
         """
-        if self._phase is not _Phase.DECIDING:
+        if not self.decides:
             return
         now = self._clock()
         frozen = self._frozen(now)
@@ -319,9 +302,10 @@ class Engine:
 
     def later(self, names: Iterable[ServiceName]) -> None:
         """Decide about changed Services at the end of this turn; the rest in the next turns."""
-        if not self._changed:
-            asyncio.get_running_loop().call_soon(self._decide_changed)
+        was_empty = not self._changed
         self._changed.update(dict.fromkeys(names))
+        if was_empty and self._changed:
+            asyncio.get_running_loop().call_soon(self._decide_changed)
 
     def _decide_changed(self) -> None:
         names = list(islice(self._changed, MOST))
@@ -333,14 +317,14 @@ class Engine:
 
     def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
-        if self._phase is _Phase.STOPPED:
+        if self._since == NEVER:
             return
         now = self._clock()
         frozen = self._frozen(now)
         for name in names:
             self._renew(name, now)
             record = self._records.get(name)
-            if record is not None and self._phase is _Phase.DECIDING:
+            if record is not None and self.decides:
                 self._decide(record, now, frozen)
 
     # -- what people read --------------------------------------------------------------------------
@@ -411,7 +395,7 @@ class Engine:
 
     def _decide_later(self, name: ServiceName) -> None:
         record, now = self._records.get(name), self._clock()
-        if record is not None and self._phase is _Phase.DECIDING:
+        if record is not None and self.decides:
             self._decide(record, now, self._frozen(now))
 
     def _decide(self, record: Record, now: float, frozen: ScaleReason | None) -> None:
@@ -492,6 +476,8 @@ class Engine:
         """Record the result of a request for replicas."""
         now, workload = self._clock(), self._workloads.get(_shared(target))
         self.counters.failed(result)
+        if result.changed_from is not None:
+            self._rights.granted(target)
         if workload is None:
             return
         if result.changed_from is not None and result.replicas is not None:

@@ -10,6 +10,7 @@ have these endpoints, and no request came meanwhile.
 
 from __future__ import annotations
 
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from math import ceil
 from typing import Final, NamedTuple, final
@@ -138,6 +139,7 @@ class Plan(NamedTuple):
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Planner:
     """The plans for one Service.
 
@@ -150,28 +152,20 @@ class Planner:
             change; None where another owner decides.
     """
 
-    __slots__ = (
-        "_autoscaler",
-        "_closing_since",
-        "_cold_start_at",
-        "_ending_until",
-        "_lease_until",
-        "_marked_since",
-        "_ready_since",
-        "phase",
-        "wanted",
-    )
+    now: InitVar[float]
+    ready: InitVar[int] = 0
+    wanted: int | None = None
+    _autoscaler: Autoscaler = field(init=False)
+    _cold_start_at: float = NEVER
+    _ready_since: float | None = None
+    _closing_since: float | None = None
+    _marked_since: float | None = None
+    _ending_until: float = NEVER
+    _lease_until: float = NEVER
 
-    def __init__(self, now: float, ready: int = 0) -> None:
-        self.phase = WorkloadPhase.ASLEEP
-        self.wanted: int | None = None
+    def __post_init__(self, now: float, ready: int) -> None:
         self._autoscaler = Autoscaler(now, ready)
-        self._cold_start_at = NEVER
-        self._ready_since: float | None = now if ready else None
-        self._closing_since: float | None = None
-        self._marked_since: float | None = None
-        self._ending_until = NEVER
-        self._lease_until = NEVER
+        self._ready_since = now if ready else None
 
     def decide(self, asks: Annotations, seen: Observed, now: float) -> Plan:
         """Return the plan for a Service.
@@ -189,7 +183,6 @@ class Planner:
             lacks_slice = asks.route in WITH_SLICES and seen.slice_since is None
             is_late = lacks_slice and now >= self._closing_since + SLICE_WRITTEN
             hold = ScaleReason.TAKEOVER_NOT_IN_PLACE if is_late else ScaleReason.TAKING_OVER
-        self.phase = self._phase(seen)
         changes = wanted is not None and wanted != seen.replicas and hold is None
         if changes and not seen.replicas:
             self._cold_start_at = now
@@ -197,9 +190,9 @@ class Planner:
             wanted if changes else None,
             why,
             hold,
-            self._takes_over(asks, seen, now),
+            self._takes_over(asks, now),
             self._is_active(asks, seen, wanted, now),
-            self.phase,
+            self._phase(seen),
             self._next(asks, seen, now),
             seen.marks and (self.is_closing or not seen.replicas),
         )
@@ -338,7 +331,7 @@ class Planner:
         begins = max(self._closing_since, *times)
         return max(begins, self._ready_since or begins) + max(wait, PROPAGATION)
 
-    def _takes_over(self, asks: Annotations, seen: Observed, now: float) -> bool:
+    def _takes_over(self, asks: Annotations, now: float) -> bool:
         """Return whether the activators are endpoints of the Service.
 
         They stay for a moment after pods are ready: the proxies may not have the pods yet.

@@ -272,9 +272,8 @@ class Workload:
 
         It would not know that the workload sleeps, and would send requests to its pods.
         """
-        name = min(
-            (each.name for each in self.records if each.facts.target != target), default=None
-        )
+        others = (each.name for each in self.records if each.facts.target != target)
+        name = min(others, default=None)
         return f"waker of Service {'/'.join(name)}" if name is not None else ""
 
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, final
 
+from activator.process.timers import cancel
 from activator.scale.board import Board
 from activator.scale.http_server import AddressError, address, listen
 from activator.scale.keda.routes import Routes
@@ -79,17 +80,15 @@ class KedaPart(Board):
             tasks = [context.start(serve_later(sock, start))]
             if self.routes is not None:
                 # The polls need aiohttp, which is expensive to import.
-                from activator.scale.keda.polling import QueuePoller
+                from activator.scale.keda.polling import poll_queues
 
                 port, interval = settings.interceptors_port, settings.queue_interval
-                poller = QueuePoller(self.routes, port, interval, context.start)
-                tasks.append(context.start(poller.run()))
+                polls = poll_queues(self.routes, port, interval, context.start)
+                tasks.append(context.start(polls))
             try:
                 yield {"grpc": named}
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await cancel(*tasks)
                 sock.close()
 
 
@@ -153,9 +152,7 @@ async def _join(one: _Stream, other: _Stream) -> None:
     try:
         await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for copy in copies:
-            copy.cancel()
-        await asyncio.gather(*copies, return_exceptions=True)
+        await cancel(*copies)
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

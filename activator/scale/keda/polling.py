@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, final
+from functools import partial
+from typing import Final
 
 import aiohttp
 
 from activator.keda.metrics import parse_queue
 from activator.objects.fields import host
-from activator.scale.cluster.api import Start
+from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.keda.routes import Routes
 
 logger = logging.getLogger(__name__)
@@ -25,9 +26,8 @@ LIMIT: Final = 2.0
 MOST_BYTES: Final = 16 << 20
 
 
-@final
-class QueuePoller:
-    """Polls until it is cancelled.
+async def poll_queues(routes: Routes, port: int, interval: float, start: Start) -> None:
+    """Poll until cancelled; no fault of an interceptor ends this.
 
     Arguments:
         routes: knows the interceptors, and takes their counts.
@@ -35,47 +35,33 @@ class QueuePoller:
         interval: seconds between two polls of an interceptor.
         start: starts a coroutine as a task.
     """
+    polls = KeyedWriter[str, aiohttp.ClientSession](start, partial(_poll, routes, port))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(LIMIT)) as session:
+        while True:
+            for address in routes.addresses():
+                polls.read(address, session)
+            await asyncio.sleep(interval)
 
-    def __init__(self, routes: Routes, port: int, interval: float, start: Start) -> None:
-        self._routes = routes
-        self._port = port
-        self._interval = interval
-        self._start = start
-        self._under_way: set[str] = set()
 
-    async def run(self) -> None:
-        """Poll until cancelled; no fault of an interceptor ends this."""
-        limit = aiohttp.ClientTimeout(LIMIT)
-        async with aiohttp.ClientSession(timeout=limit) as session:
-            while True:
-                for address in self._routes.addresses():
-                    if address not in self._under_way:
-                        self._under_way.add(address)
-                        self._start(self._poll(session, address))
-                await asyncio.sleep(self._interval)
-
-    async def _poll(self, session: aiohttp.ClientSession, address: str) -> None:
-        url = f"http://{host(address)}:{self._port}/queue"
-        try:
-            async with session.get(url, allow_redirects=False) as response:
-                if response.status != 200:
-                    raise ValueError(f"the response has status {response.status}")
-                body = bytearray()
-                async for some in response.content.iter_any():
-                    body += some
-                    if len(body) > MOST_BYTES:
-                        raise ValueError(f"the response has more than {MOST_BYTES} bytes")
-            self._routes.poll(address, parse_queue(bytes(body)))
-        except TimeoutError:
-            self._failed(address, f"no response within {LIMIT:g} s")
-        except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
-            self._failed(address, str(error))
-        finally:
-            self._under_way.discard(address)
-
-    def _failed(self, address: str, error: str) -> None:
-        """Record a failure; log a new one."""
-        polled = self._routes.polled.get(address)
-        if polled is not None and polled.error != error:
-            polled.error = error
-            logger.warning("interceptor %s port %d: /queue: %s", address, self._port, error)
+async def _poll(routes: Routes, port: int, address: str, session: aiohttp.ClientSession) -> None:
+    """Poll an interceptor once; record a failure, and log a new one."""
+    url = f"http://{host(address)}:{port}/queue"
+    try:
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise ValueError(f"the response has status {response.status}")
+            body = bytearray()
+            async for some in response.content.iter_any():
+                body += some
+                if len(body) > MOST_BYTES:
+                    raise ValueError(f"the response has more than {MOST_BYTES} bytes")
+        routes.poll(address, parse_queue(bytes(body)))
+        return
+    except TimeoutError:
+        problem = f"no response within {LIMIT:g} s"
+    except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
+        problem = str(error)
+    polled = routes.polled.get(address)
+    if polled is not None and polled.error != problem:
+        polled.error = problem
+        logger.warning("interceptor %s port %d: /queue: %s", address, port, problem)

@@ -91,9 +91,8 @@ class ExternalScaler:
         """
         trigger = await self._find(ref, context)
         if self.streams >= MOST_STREAMS:
-            await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MOST_STREAMS} streams"
-            )
+            text = f"more than {MOST_STREAMS} streams"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self.streams += 1
         try:
             while True:
@@ -191,7 +190,7 @@ def handlers(scaler: ExternalScaler) -> Any:
     """Return what a ``grpc.aio`` server needs to serve KEDA."""
 
     def method(handler: Any, call: Any, request: Any) -> Any:
-        return handler(call, _decoder(request), _encoded)
+        return handler(call, partial(_decoded, request), _encoded)
 
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
     methods = {
@@ -221,15 +220,12 @@ def health(scaler: ExternalScaler) -> Any:
     return grpc.method_handlers_generic_handler("grpc.health.v1.Health", methods)
 
 
-def _decoder(message: Any) -> Any:
-    def decoded(data: bytes) -> Any:
-        """Return a message, or the error: gRPC would log a raised one, with a stack."""
-        try:
-            return message.FromString(data)
-        except DecodeError as error:
-            return error
-
-    return decoded
+def _decoded(message: Any, data: bytes) -> Any:
+    """Return a message, or the error: gRPC would log a raised one, with a stack."""
+    try:
+        return message.FromString(data)
+    except DecodeError as error:
+        return error
 
 
 def _encoded(message: Any) -> bytes:

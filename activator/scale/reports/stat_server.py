@@ -66,7 +66,7 @@ class StatServer:
         is_leader: Callable[[], bool],
         on_busy: Callable[[list[ServiceName]], None],
         token_file: str = "",
-        on_routes: Callable[[str, list[Report]], None] = lambda pod, reports: None,
+        on_routes: Callable[[str, list[Report]], None] | None = None,
     ) -> None:
         self._on_routes = on_routes
         self._loads = loads
@@ -178,7 +178,7 @@ class StatServer:
             busy = self._loads.record(number, pod, services, self._clock())
             if busy:
                 self._on_busy(busy)
-            if routes:
+            if routes and self._on_routes is not None:
                 self._on_routes(pod, routes)
             if len(steps) > 1:
                 await asyncio.sleep(0)

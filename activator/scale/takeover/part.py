@@ -136,7 +136,6 @@ class TakeoverPart(Part):
     def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     async def _send(self, key: SliceKey, write: Write) -> None:
         response = ApiResponse(0, b"")
@@ -144,10 +143,7 @@ class TakeoverPart(Part):
             response = await self._context.api.send(*write.request)
         finally:
             # Also when the task is cancelled: the slice must not count as being written.
-            message = "" if response.is_ok else response.message()
-            name = self.takeovers.done(
-                write, response.status, response.decoded(), message, self._context.clock()
-            )
+            name = self.takeovers.done(write, response, self._context.clock())
         method = write.request.method
         if response.is_ok:
             logger.info("EndpointSlice %s/%s: %s", *key, method)
@@ -156,7 +152,7 @@ class TakeoverPart(Part):
             logger.log(
                 logging.DEBUG if is_conflict else logging.WARNING,
                 "EndpointSlice %s/%s: %s failed: %s",
-                *(*key, method, message or "no text"),
+                *(*key, method, response.message() or "no text"),
             )
         self._note(name)
 

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.api_server import MERGE_PATCH, ApiRequest, Meaning, meaning_of
+from activator.discovery.inventory import not_newer
 from activator.objects.fields import Field, root
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, PORT_ANNOTATION, SERVICE_LABEL, port_of
@@ -83,7 +84,6 @@ class Stored(NamedTuple):
         content: a hash of all fields that the scaler writes; equal for equal fields.
     """
 
-    service: str
     port: int
     addresses: frozenset[str]
     version: str
@@ -116,7 +116,6 @@ def stored(obj: object) -> Stored:
     slice_ = root(obj, "EndpointSlice")
     metadata = slice_["metadata"]
     return Stored(
-        metadata["labels"].at(SERVICE_LABEL).text(),
         port_of(metadata),
         frozenset(
             address.text()
@@ -185,6 +184,8 @@ def slice_object(
     labels = {SERVICE_LABEL: name, MANAGED_BY_LABEL: OURS}
     if service.proxy:
         labels[PROXY_LABEL] = service.proxy
+    # Without blockOwnerDeletion, which some clusters forbid.
+    owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service.uid}
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -193,10 +194,7 @@ def slice_object(
             "namespace": namespace,
             "labels": labels,
             "annotations": {PORT_ANNOTATION: str(port)},
-            # Without blockOwnerDeletion, which some clusters forbid.
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service.uid}
-            ],
+            "ownerReferences": [owner],
         },
         "addressType": family.value,
         "ports": pods.ports,
@@ -239,11 +237,8 @@ def change(wanted: Mapping[str, Any], known: Stored) -> ApiRequest:
 
 def delete(namespace: str, name: str, uid: str) -> ApiRequest:
     """Return the request that deletes a slice, unless it is another object meanwhile."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "preconditions": {"uid": uid} if uid else {},
-    }
+    preconditions = {"uid": uid} if uid else {}
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
     return ApiRequest("DELETE", f"{collection(namespace)}/{name}", _encode(body))
 
 
@@ -283,16 +278,12 @@ def failure(found: Meaning, status: int, message: str) -> Finding | None:
         return Finding(ScaleReason.SLICE_REFUSED, said)
     if found is not Meaning.FORBIDDEN:
         return None
+    rule, remedy = _RULE, "the scaler's ClusterRole must have"
     if "restricted" in message or "is not allowed" in message:
-        return Finding(
-            ScaleReason.SLICE_FORBIDDEN,
-            f"{said}; OpenShift also requires this rule in the scaler's ClusterRole: "
-            f"{_RESTRICTED.lacking()}",
-        )
-    rule = (_ENDPOINTS_RULE if message.startswith("endpoints ") else _RULE).lacking()
-    return Finding(
-        ScaleReason.SLICE_FORBIDDEN, f"{said}; the scaler's ClusterRole must have {rule}"
-    )
+        rule, remedy = _RESTRICTED, "OpenShift also requires this rule in the scaler's ClusterRole:"
+    elif message.startswith("endpoints "):
+        rule = _ENDPOINTS_RULE
+    return Finding(ScaleReason.SLICE_FORBIDDEN, f"{said}; {remedy} {rule.lacking()}")
 
 
 class SliceKey(NamedTuple):
@@ -484,7 +475,5 @@ def _is_older(seen: Stored, known: Stored) -> bool:
 
     Versions of one object can be compared as numbers (KEP-5504); other texts count as newer.
     """
-    versions = seen.version, known.version
-    if seen.uid != known.uid or not all(text.isascii() and text.isdigit() for text in versions):
-        return False
-    return int(versions[0]) < int(versions[1])
+    is_other = seen.uid != known.uid or seen.version == known.version
+    return not is_other and not_newer(seen.version, known.version)

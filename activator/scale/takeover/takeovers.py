@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, final
 
-from activator.discovery.api_server import Meaning
+from activator.discovery.api_server import ApiResponse, Meaning
 from activator.objects.fields import Field, ManifestError, root
 from activator.plain.service import PlainService
 from activator.plain.slices import PORT_ANNOTATION, is_takeover
@@ -251,25 +251,16 @@ class Takeovers:
             return float("-inf")
         return self._agenda.next_time
 
-    def done(self, write: Write, status: int, obj: object, message: str, now: float) -> ServiceName:
-        """Record the response to a request.
-
-        Arguments:
-            status: of the response; 0 if there was none.
-            obj: the decoded body of a success.
-            message: the text of a failure.
-
-        Returns:
-            The Service of the slice.
-        """
+    def done(self, write: Write, response: ApiResponse, now: float) -> ServiceName:
+        """Record the response to a request; return the Service of the slice."""
         record = self._slices[write.key]
-        meaning = slices.meaning(write.request.method, status)
+        meaning = slices.meaning(write.request.method, response.status)
         if meaning is not Meaning.DONE:
-            record.failed(meaning, status, message, now)
+            record.failed(meaning, response.status, response.message(), now)
         elif write.content is None:
             record.gone(now)
         else:
-            self.observe(obj, now)
+            self.observe(response.decoded(), now)
         record.writes = False
         if meaning is Meaning.DONE:
             record.succeeded(write.content, now)
@@ -286,7 +277,7 @@ class Takeovers:
             None if a node of a pod would refuse connections.
         """
         wish = self._wishes.get(name)
-        if wish is not None and self._lonely_nodes(name, wish):
+        if wish is not None and self._lonely_nodes(wish):
             return None
         times = []
         for family in wish.families if wish else ():
@@ -326,7 +317,7 @@ class Takeovers:
         found += [
             one for key in stale.keys() & self._slices for one in self._slices[key].findings()
         ]
-        if nodes := self._lonely_nodes(name, wish):
+        if nodes := self._lonely_nodes(wish):
             found.append(lonely_finding(wish.service.local, nodes))
         for family in wish.families:
             if not self._activators.get(family):
@@ -337,7 +328,7 @@ class Takeovers:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _lonely_nodes(self, name: ServiceName, wish: _Wish) -> Sequence[str]:
+    def _lonely_nodes(self, wish: _Wish) -> Sequence[str]:
         """Return the nodes that take connections for a Service only while its pods run there.
 
         With traffic policy ``Local`` a node passes connections to its own endpoints only.
@@ -349,7 +340,7 @@ class Takeovers:
 
     def _observe(self, slice_: Field, now: float) -> ServiceName | None:
         metadata = slice_["metadata"]
-        key = _key_of(metadata)
+        key = SliceKey(metadata["namespace"].text(), metadata["name"].text())
         parts = slices.name_parts(key.name)
         if parts is None:
             return None
@@ -457,7 +448,3 @@ class Takeovers:
         if port is None:
             return Leave.AS_IS
         return slices.slice_object(service, record.family, port, activators, pods)
-
-
-def _key_of(metadata: Field) -> SliceKey:
-    return SliceKey(metadata["namespace"].text(), metadata["name"].text())

@@ -69,9 +69,8 @@ class HttpWaker(Waker[State]):
 
     async def read(self, access: Access, target: ScaleTarget) -> State:
         places = await self._places(access, target, self.state)
-        found = await asyncio.gather(
-            *(self._sleeps(access, target.namespace, each) for each in places)
-        )
+        calls = (self._sleeps(access, target.namespace, each) for each in places)
+        found = await asyncio.gather(*calls)
         # Without a pod there is nothing asleep: a process is awake when it starts.
         if places and all(found):
             return State(0)
@@ -164,13 +163,11 @@ async def _call(
         return socket.socket(family, kind, protocol)
 
     body, limit = bytearray(), aiohttp.ClientTimeout(LIMIT)
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(socket_factory=opened), timeout=limit
-    )
+    connector = aiohttp.TCPConnector(socket_factory=opened)
     try:
         async with (
             access.calls[namespace],
-            session,
+            aiohttp.ClientSession(connector=connector, timeout=limit) as session,
             session.request(method, place.url, allow_redirects=False) as response,
         ):
             async for some in response.content.iter_any():

@@ -18,8 +18,6 @@ from activator.scale.wakers.waker import Access, Rule, State, Waker, failure, se
 if TYPE_CHECKING:
     from activator.scale.workloads.replicas import ScalableKind, ScaleTarget
 
-MOST_REPLICAS: Final = 2**31 - 1
-
 
 @dataclass(frozen=True, slots=True)
 class Scale(State):
@@ -39,7 +37,7 @@ class Scale(State):
             raise ManifestError("", "", "the response is no Scale object")
         scale = root(obj, "Scale")
         return cls(
-            scale["spec"]["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=0),
+            scale["spec"]["replicas"].whole(default=0),
             scale["metadata"]["resourceVersion"].text(),
             scale["metadata"]["uid"].text(),
         )

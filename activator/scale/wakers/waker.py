@@ -95,13 +95,12 @@ class WakerFailed(Exception):
     """A workload could not be read or changed: it is as it was, or unknown.
 
     Attributes:
-        problem, detail: as of a ``Result``.
+        problem: as of a ``Result``, whose detail is the text.
     """
 
     def __init__(self, problem: ScaleReason, detail: str) -> None:
         super().__init__(detail)
         self.problem = problem
-        self.detail = detail
 
 
 S = TypeVar("S", bound=State)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from activator.discovery.api_server import ApiResponse, ApiServer
 from activator.kpa.decision import Why
-from activator.objects.fields import Field, ManifestError, root
+from activator.objects.fields import ManifestError, root
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.scale.cluster.api import KeyedWriter, Start
 from activator.scale.reasons import ScaleReason
@@ -37,6 +37,7 @@ MOST_CALLS: Final = 16
 AGAIN: Final = 30.0
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_REVIEW: Final = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
 
 #: The API server refuses a change, though it may allow reads.
 REFUSALS: Final = frozenset({ScaleReason.SCALE_FORBIDDEN, ScaleReason.SCALE_REFUSED})
@@ -137,7 +138,6 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         start: starts a coroutine as a task.
         report: called with the result of each wish.
         hosts: as for ``Access``.
-        granted: called with each workload that has been changed.
     """
 
     def __init__(
@@ -146,22 +146,18 @@ class Actuator(KeyedWriter[ScaleTarget, Wish | None]):
         start: Start,
         report: Callable[[ScaleTarget, Result], None],
         hosts: Collection[str] = (),
-        granted: Callable[[ScaleTarget], object] = lambda target: None,
     ) -> None:
         super().__init__(start, self._change)
         self._access = Access(api, hosts, defaultdict(partial(asyncio.Semaphore, MOST_CALLS)))
         self._report = report
-        self._granted = granted
 
     async def _change(self, target: ScaleTarget, wish: Wish | None) -> None:
         try:
             result = await self._result(target, wish)
         except WakerFailed as failed:
-            result = Result(None, failed.problem, failed.detail)
+            result = Result(None, failed.problem, str(failed))
         except ManifestError as error:
             result = Result(None, ScaleReason.API_SERVER_UNAVAILABLE, str(error))
-        if result.changed_from is not None:
-            self._granted(target)
         self._report(target, result)
 
     async def _result(self, target: ScaleTarget, wish: Wish | None) -> Result:
@@ -209,22 +205,12 @@ def _is_settled(state: State, wish: Wish) -> bool:
     return not state.waits_for and bool(state.replicas) == bool(wish.wanted)
 
 
-class RightsCheck(NamedTuple):
-    """The result of a check.
-
-    Attributes:
-        problem: for people; empty if everything is well.
-        at: when it was made, on the caller's clock.
-    """
-
-    problem: str
-    at: float
+#: A kind to look up, as a target without a name; or a rule of RBAC in a namespace, empty for all.
+_Subject = Wanted | tuple[Rule, str]
 
 
 class Rights:
     """Looks up kinds and rights; each result is kept.
-
-    A kind to look up is a target without a name.
 
     Arguments:
         api: sends the requests.
@@ -237,10 +223,9 @@ class Rights:
         self._api = api
         self._clock = asyncio.get_running_loop().time
         self._changed = changed
-        # A text says why a kind is not known. Each with the time of its look-up.
-        self._kinds: dict[Wanted, tuple[ScalableKind | str, float]] = {}
-        self._rights: dict[tuple[Rule, str], RightsCheck] = {}
-        self._checks = KeyedWriter[Wanted | tuple[Rule, str], None](start, self._carry_out)
+        # Each with the time of its look-up. A text is a problem for people; an empty one is none.
+        self._known: dict[_Subject, tuple[ScalableKind | str, float]] = {}
+        self._checks = KeyedWriter[_Subject, None](start, self._carry_out)
 
     def resource(self, wanted: Wanted) -> ScalableKind | str | None:
         """Return the kind of a target with its plural.
@@ -248,11 +233,7 @@ class Rights:
         Returns:
             A text if the API server does not have the kind; None while that is not known.
         """
-        kind = wanted._replace(name="")
-        known, at = self._kinds.get(kind, (None, float("-inf")))
-        if not isinstance(known, ScalableKind) and self._is_old(at):
-            self._checks.read(kind, None)
-        return known
+        return self._found(wanted._replace(name=""))
 
     def problem(self, target: ScaleTarget) -> str:
         """Return why the workload cannot be scaled; empty if it can, or if that is not known.
@@ -261,31 +242,25 @@ class Rights:
         """
         marking = (MARK_RULE,) if target.waker.marks else ()
         for rule in (*_rules(target.waker, target.resource), *marking):
-            everywhere = self._verdict(rule, "")
-            if everywhere is None or not everywhere.problem:
-                continue
-            here = self._verdict(rule, target.namespace)
-            if here is not None and here.problem:
-                return here.problem
+            problem = self._found((rule, "")) and self._found((rule, target.namespace))
+            if isinstance(problem, str) and problem:
+                return problem
         return ""
 
     def granted(self, target: ScaleTarget) -> None:
         """Record that a workload was scaled, which no check needs to confirm."""
         for rule in _rules(target.waker, target.resource):
-            self._rights[rule, target.namespace] = RightsCheck("", self._clock())
+            self._known[rule, target.namespace] = "", self._clock()
 
-    def _verdict(self, rule: Rule, namespace: str) -> RightsCheck | None:
-        """Return the last result, and check again if there is none, or if rights were missing."""
-        key = rule, namespace
-        known = self._rights.get(key)
-        if known is None or (known.problem and self._is_old(known.at)):
-            self._checks.read(key, None)
-        return known
+    def _found(self, subject: _Subject) -> ScalableKind | str | None:
+        """Return the last result; look it up again if there is none, or if it was a problem."""
+        found, at = self._known.get(subject, (None, float("-inf")))
+        is_problem = isinstance(found, str) and found
+        if found is None or (is_problem and self._clock() - at >= AGAIN):
+            self._checks.read(subject, None)
+        return found
 
-    def _is_old(self, at: float) -> bool:
-        return self._clock() - at >= AGAIN
-
-    async def _carry_out(self, key: Wanted | tuple[Rule, str], _: None) -> None:
+    async def _carry_out(self, key: _Subject, _: None) -> None:
         await (self._look_up(key) if isinstance(key, Wanted) else self._review(*key))
 
     async def _look_up(self, kind: Wanted) -> None:
@@ -303,25 +278,16 @@ class Rights:
             resource = f"the API server has no API {text}; is its CustomResourceDefinition there?"
         else:
             resource = f"{text}: {response.problem}"
-        self._kinds[kind] = resource, self._clock()
+        self._known[kind] = resource, self._clock()
         self._changed("")
 
     async def _review(self, rule: Rule, namespace: str) -> None:
         missing = []
         resource, _, subresource = rule.resource.partition("/")
+        what = {"group": rule.group, "resource": resource, "subresource": subresource}
         for verb in rule.verbs:
-            attributes = {
-                "namespace": namespace,
-                "verb": verb,
-                "group": rule.group,
-                "resource": resource,
-                "subresource": subresource,
-            }
-            body = {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": attributes},
-            }
+            attributes = {"namespace": namespace, "verb": verb, **what}
+            body = {**_REVIEW, "spec": {"resourceAttributes": attributes}}
             response = await self._api.send("POST", _REVIEWS, json.dumps(body).encode())
             if not response.is_ok:
                 # The scaler works without the check: the first PATCH shows a missing right.
@@ -329,16 +295,17 @@ class Rights:
                 if not response.status:
                     return  # the next look at the rule asks again
                 continue
-            if not _is_allowed(response):
+            status = root(response.decoded(), "SelfSubjectAccessReview")["status"]
+            if not status["allowed"].boolean(default=False):
                 missing.append(verb)
         problem = ""
         if missing:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
             lacking = rule.lacking(*missing)
             problem = f"the scaler may not {rule.purpose} {where}; its role lacks {lacking}"
-        before = self._rights.get((rule, namespace))
-        self._rights[rule, namespace] = RightsCheck(problem, self._clock())
-        if problem or (before is not None and before.problem):
+        before, _ = self._known.get((rule, namespace), ("", 0.0))
+        self._known[rule, namespace] = problem, self._clock()
+        if problem or before:
             self._changed(namespace)
 
 
@@ -357,8 +324,3 @@ def _resource(response: ApiResponse, kind: Wanted) -> ScalableKind | str:
         return f"{kind.group}/{kind.version} has no kind {kind.kind}"
     has_scale = any(name == f"{plurals[0]}/scale" for _, name in names)
     return ScalableKind(kind.group, kind.version, kind.kind, plurals[0], has_scale)
-
-
-def _is_allowed(response: ApiResponse) -> bool:
-    status: Field = root(response.decoded(), "SelfSubjectAccessReview")["status"]
-    return status["allowed"].boolean(default=False)

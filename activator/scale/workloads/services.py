@@ -7,7 +7,7 @@ no more with more objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from sys import intern
@@ -24,7 +24,6 @@ from activator.plain.workloads import KINDS, Groups, Matches, labels_of, shared
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
-from activator.scale.wakers.scale import MOST_REPLICAS
 from activator.scale.workloads.replicas import KNOWN, ScaleTarget
 
 #: Candidates that a message names.
@@ -44,10 +43,10 @@ class ReadyPods:
     """The ready pods of all Services: numbers alone, since a cluster may have 100,000 pods.
 
     Arguments:
-        changed: called with each Service whose pods may have changed.
+        changed: called with the Services whose pods may have changed.
     """
 
-    def __init__(self, changed: Callable[[ServiceName], object]) -> None:
+    def __init__(self, changed: Callable[[Iterable[ServiceName]], object]) -> None:
         self._changed = changed
         self._slices = Groups[ObjectKey, _Counted, ServiceName]()
 
@@ -71,13 +70,11 @@ class ReadyPods:
             )
         )
         service = ServiceName(key.namespace, intern(name))
-        for each in self._slices.put(key, service, counted):
-            self._changed(each)
+        self._changed(self._slices.put(key, service, counted))
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted slice; an unknown one is no error."""
-        for each in self._slices.remove(key):
-            self._changed(each)
+        self._changed(self._slices.remove(key))
 
     def ready(self, service: ServiceName, port: str) -> int:
         """Return how many pods behind a port are ready.
@@ -131,10 +128,10 @@ class Workloads:
     """The Deployments and StatefulSets of a cluster.
 
     Arguments:
-        changed: called with each Service whose workload may have changed.
+        changed: called with the Services whose workload may have changed.
     """
 
-    def __init__(self, changed: Callable[[ServiceName], object]) -> None:
+    def __init__(self, changed: Callable[[Iterable[ServiceName]], object]) -> None:
         self._changed = changed
         self._matches = Matches[ServiceName, _Watched]()
 
@@ -148,16 +145,14 @@ class Workloads:
         """
         spec = root(obj, key.kind)["spec"]
         template = spec["template"]
-        replicas = spec["replicas"].whole(minimum=0, maximum=MOST_REPLICAS, default=1)
+        replicas = spec["replicas"].whole(default=1)
         watched = shared(_Watched(replicas, _written_requests(template["spec"].value)))
         labels = template["metadata"]["labels"].texts()
-        for name in self._matches.put(key, watched, labels):
-            self._changed(name)
+        self._changed(self._matches.put(key, watched, labels))
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted workload; an unknown one is no error."""
-        for name in self._matches.put(key, None):
-            self._changed(name)
+        self._changed(self._matches.put(key, None))
 
     def requests(self, target: ScaleTarget) -> PodRequests:
         """Return what each pod of a workload requests; zeros if that is unknown or wrong."""
@@ -187,20 +182,16 @@ class Workloads:
         if wanted.group and (resource is None or wanted.group != resource.group):
             return Found(None, look_up=wanted)
         if resource is None:
-            return Found(
-                None,
-                problem=ScaleReason.UNKNOWN_TARGET_KIND,
-                detail=f"annotation activator.dev/target: {wanted}: the kind {wanted.kind} needs "
-                f"its group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}",
+            detail = (
+                f"annotation activator.dev/target: {wanted}: the kind {wanted.kind} needs its "
+                f"group and version: write GROUP/VERSION/{wanted.kind}/{wanted.name}"
             )
+            return Found(None, problem=ScaleReason.UNKNOWN_TARGET_KIND, detail=detail)
         target = ScaleTarget(resource, service.key.namespace, wanted.name)
         watched = self._matches.get(ObjectKey(resource.kind, target.namespace, target.name))
         if watched is None and resource.kind in KINDS:
-            return Found(
-                None,
-                problem=ScaleReason.NO_SCALABLE_TARGET,
-                detail=f"annotation activator.dev/target: {target} does not exist",
-            )
+            detail = f"annotation activator.dev/target: {target} does not exist"
+            return Found(None, problem=ScaleReason.NO_SCALABLE_TARGET, detail=detail)
         return Found(target, watched.replicas if watched is not None else None)
 
     def _selected(self, service: PlainService) -> Found:
@@ -262,14 +253,14 @@ class EnabledServices:
     """All Services that opt in.
 
     Arguments:
-        changed: called with each Service that has changed, or is gone. It may be called several
+        changed: called with Services that have changed, or are gone. It may be called several
             times for one event.
         wakes_all: whether the workload of each must be awake.
     """
 
     def __init__(
         self,
-        changed: Callable[[ServiceName], object] = lambda name: None,
+        changed: Callable[[Iterable[ServiceName]], object] = lambda names: None,
         *,
         wakes_all: bool = False,
     ) -> None:
@@ -306,7 +297,7 @@ class EnabledServices:
 
     def _renew(self, name: ServiceName) -> None:
         self.workloads.follow(name, self._fronts.resolve(self._services[name]))
-        self._changed(name)
+        self._changed([name])
 
     def _invalid(self, key: ObjectKey, obj: object, error: ManifestError) -> PlainService:
         """Return the last good state or safe defaults, with a warning; or a refused Service."""
@@ -350,7 +341,7 @@ class EnabledServices:
         if service is not None:
             self._fronts.move(key, service, None)
             self.workloads.leave(name)
-            self._changed(name)
+            self._changed([name])
 
     def get(self, name: ServiceName) -> Joined | None:
         """Return a Service; None if it does not exist or does not opt in."""
@@ -391,6 +382,6 @@ class EnabledServices:
         names = (name, *(ServiceName(key.namespace, key.name) for key in fronts))
         return [each for each in names if each in self._services]
 
-    def _part_changed(self, name: ServiceName) -> None:
-        for each in self.with_fronts(name):
-            self._changed(each)
+    def _part_changed(self, names: Iterable[ServiceName]) -> None:
+        for name in names:
+            self._changed(self.with_fronts(name))

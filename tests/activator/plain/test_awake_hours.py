@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from activator.objects.fields import Field, ManifestError
+from activator.plain.annotations import HOURS
 from activator.plain.awake_hours import NEVER, parse
 from tests.rows import in_one_test
 
@@ -45,15 +47,15 @@ def test_no_hours_never_change() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("always", "'always' is no span"),
-        ("Mon 8:00-18:00", "is no span"),
-        ("Mon 08:00-25:00", "is no span"),
+        ("always", "got 'always'"),
+        ("Mon 8:00-18:00", "got 'Mon 8:00-18:00'"),
+        ("Mon 08:00-25:00", "got 'Mon 08:00-25:00'"),
         ("Mon-Fri 08:00-18:00 Mars/Base", "unknown time zone 'Mars/Base'"),
-        ("Mon-Fri 08:00-18:00 ../etc/passwd", "is no span"),
-        (";".join(["Mon 08:00-09:00"] * 17), "more than 16 spans"),
+        ("Mon-Fri 08:00-18:00 ../etc/passwd", "got 'Mon-Fri 08:00-18:00 ../etc/passwd'"),
+        (";".join(["Mon 08:00-09:00"] * 17), "got 'Mon 08:00-09:00;Mon"),
     ],
 )
 def test_a_wrong_text_says_what_is_wrong(text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match=r"span|zone") as error:
-        parse(text)
+    with pytest.raises(ManifestError, match="expected spans as in Mon-Fri") as error:
+        HOURS(Field(text, "Service shop/hello"))
     assert problem in str(error.value)

@@ -217,7 +217,7 @@ def test_the_time_between_two_reads_of_the_owner(
 
 def test_each_change_is_reported_once_for_each_workload() -> None:
     changed: list[TargetRef] = []
-    owners = WorkloadOwners(changed.append)
+    owners = WorkloadOwners(changed.extend)
     here, there = scaled(HELLO), scaled(HELLO._replace(name="other"))
     owners.put(*hpa())
     owners.put(*hpa())
@@ -292,7 +292,7 @@ class World:
         self.now = 100.0
         self.active = True
         self.changed: list[TargetRef] = []
-        self.flapping = Flapping(lambda _: self.active, lambda: self.now, self.changed.append)
+        self.flapping = Flapping(lambda _: self.active, lambda: self.now, self.changed.extend)
 
     def see(self, *replicas: int) -> None:
         for each in replicas:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from activator.scale.reports.load import ServiceName
@@ -13,7 +11,7 @@ NAMESPACE = {"SYSTEM_NAMESPACE": "activator"}
 
 
 def given(**environ: str) -> ScaleSettings:
-    return load({}, {**NAMESPACE, **environ}, resolv_conf=Path("/nowhere"))
+    return load({}, {**NAMESPACE, **environ})
 
 
 def test_only_the_namespace_must_be_given() -> None:
@@ -42,7 +40,7 @@ ADD_ON = {
 
 
 def test_the_variables_of_the_add_ons_scaler_are_sufficient() -> None:
-    settings = load({}, ADD_ON, resolv_conf=Path("/nowhere"))
+    settings = load({}, ADD_ON)
     assert settings.dialect == ("keda",)
     assert settings.interceptors == ("keda", "keda-add-ons-http-interceptor-admin")
     assert (settings.interceptors_port, settings.queue_interval) == (9091, 0.5)
@@ -53,7 +51,7 @@ def test_the_variables_of_the_add_ons_scaler_are_sufficient() -> None:
 def test_a_variable_of_this_program_wins_over_one_of_the_add_on() -> None:
     own = {"ACTIVATOR_GRPC_PORT": "7000", "ACTIVATOR_QUEUE_INTERVAL": "", "SYSTEM_NAMESPACE": "x"}
     tick = {"KEDA_HTTP_QUEUE_TICK_DURATION": "100ms", "OTEL_PROM_EXPORTER_PORT": ""}
-    settings = load({"stat_port": "0"}, ADD_ON | tick | own, resolv_conf=Path("/nowhere"))
+    settings = load({"stat_port": "0"}, ADD_ON | tick | own)
     assert (settings.grpc_port, settings.metrics_port) == (7000, 2223)
     assert (settings.queue_interval, settings.system_namespace) == (0.1, "x")
 

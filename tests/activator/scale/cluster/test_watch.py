@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.dialect import Effect, Rejection
+from activator.discovery.dialect import Effect
 from activator.objects.fields import ObjectKey, root
 from activator.scale.cluster.watch import NEEDED, ClusterObjects, ClusterWatch
 from activator.scale.part import views
@@ -43,8 +45,7 @@ class World:
 
     def __init__(self) -> None:
         self.view = Names()
-        self.rejections: list[Rejection] = []
-        self.objects = ClusterObjects({KIND: [self.view]}, self.rejections.append)
+        self.objects = ClusterObjects({KIND: [self.view]})
 
     def replace(self, *objects: Any) -> None:
         for _ in self.objects.replacing(KIND, objects):
@@ -81,16 +82,18 @@ def test_a_list_removes_all_others_and_may_be_older() -> None:
     assert world.objects.counts == {KIND: 2}
 
 
-def test_a_broken_object_keeps_its_last_state_and_is_reported_once() -> None:
+def test_a_broken_object_keeps_its_last_state_and_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     world.objects.apply(deployment(value="good"))
     world.objects.apply(deployment(version=2, value=5))
     world.objects.apply(deployment(version=3, value=5))
     world.replace(deployment(version=3, value=5))
     assert world.view.values == {"a": "good"}
-    (rejection,) = world.rejections
-    assert rejection.effect is Effect.KEPT
-    assert "shop/a" in rejection.reason
+    (line,) = caplog.messages
+    assert "shop/a" in line
+    assert line.endswith(f"; {Effect.KEPT}")
     assert len(world.objects.rejected) == 1
     world.objects.apply(deployment(version=4, value="well"))
     assert world.view.values == {"a": "well"}

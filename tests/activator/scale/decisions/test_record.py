@@ -30,7 +30,6 @@ from tests.activator.scale.decisions.records import facts, record
 def test_a_new_record_has_decided_nothing_and_is_due() -> None:
     known = Record(NAME, facts(), Planner(5.0))
     assert (known.decided, known.workload.change) == (None, None)
-    assert known.planner.phase is WorkloadPhase.ASLEEP
     assert known.quiet_until < 5.0
     assert known.renew_at > 5.0
 

@@ -16,7 +16,7 @@ from activator.objects.fields import identify
 from activator.process.timers import Tasks
 from activator.scale.board import Board
 from activator.scale.keda import externalscaler_pb2 as wire
-from activator.scale.keda.polling import QueuePoller
+from activator.scale.keda.polling import poll_queues
 from activator.scale.keda.routes import Routes
 from activator.scale.keda.server import ExternalScaler, KedaListener
 from activator.scale.reports.load import Loads, Report, ServiceName
@@ -506,8 +506,8 @@ def polls(scene: Callable[[AddOn, dict[str, Interceptor]], Awaitable[None]]) -> 
                 server = await asyncio.start_server(each.serve, each.ip, port)
                 port = server.sockets[0].getsockname()[1]
                 await servers.enter_async_context(server)
-            poller = QueuePoller(add_on.routes, port, 0.02, tasks.start)
-            running = tasks.start(poller.run())
+            polls = poll_queues(add_on.routes, port, 0.02, tasks.start)
+            running = tasks.start(polls)
             await asyncio.wait_for(scene(add_on, found), 30)
             running.cancel()
             await tasks.close()

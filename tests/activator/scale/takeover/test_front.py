@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import ApiResponse
 from activator.objects.fields import ObjectKey
 from activator.plain.service import Fronts, parse_pods_service
 from activator.plain.service import parse as parse_service
@@ -16,6 +17,7 @@ from activator.scale.takeover.pods import Pods
 from activator.scale.takeover.slices import FIRST_RETRY, ActivatorAddress, SliceFamily
 from activator.scale.takeover.takeovers import Takeovers
 from tests.activator.plain.objects import endpoint, front, named, service, slice_of
+from tests.activator.scale.fake_api import status
 from tests.activator.scale.takeover.slice_api import SliceApi, deliver
 from tests.activator.scale.world import Cluster, cluster, elapse, leader, until
 from tests.rows import in_one_test
@@ -70,11 +72,10 @@ class World:
             done.append(f"{method} {'/'.join(path.split('/')[-2:])}")
             if "endpointslices" in path:
                 response = self.api.handle(*write.request)
-                answer = response.status, response.decoded(), response.message()
             else:  # the mirroring controller removes the copy
                 self.api.delete("shop", "mirror")
-                answer = 200, {}, ""
-            self.takeovers.done(write, *answer, self.now)
+                response = ApiResponse(200, b"{}")
+            self.takeovers.done(write, response, self.now)
             self.watch()
         return done
 
@@ -210,12 +211,11 @@ def test_a_slice_that_cannot_be_deleted_is_tried_again_and_named_with_the_rule()
     world.put()
     created = world.takeovers.due(world.now)
     assert created is not None
-    response = world.api.handle(*created.request)
-    world.takeovers.done(created, 201, response.decoded(), "", world.now)
+    world.takeovers.done(created, world.api.handle(*created.request), world.now)
     write = world.takeovers.due(world.now)
     assert write is not None
     message = 'endpoints "hello" is forbidden: User "x" cannot delete resource "endpoints"'
-    world.takeovers.done(write, 403, None, message, world.now)
+    world.takeovers.done(write, status(403, message), world.now)
     first, second = world.takeovers.findings(HELLO)
     assert first.reason is ScaleReason.STALE_SLICES
     assert second.note.endswith(

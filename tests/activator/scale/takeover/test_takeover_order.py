@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import no_response
 from activator.kpa.decision import ScaleRules
 from activator.objects.fields import ObjectKey
 from activator.plain.annotations import Annotations, Route
@@ -131,15 +132,13 @@ class World:
         if self.chance.random() < 0.2:
             at = self.now + self.chance.choice((0.0, 3.0, 20.0, 40.0, NEVER))
             self.requests.append((at, lambda: self.api.handle(*write.request)))
-            lost = write, 0, None, "time-out"
+            lost = write, no_response("time-out")
             self.requests.append((self.now + 5, lambda: scaler.takeovers.done(*lost, self.now)))
         else:
             self.requests.append((at, lambda: self.respond(scaler, write)))
 
     def respond(self, scaler: Scaler, write: Write) -> None:
-        response = self.api.handle(*write.request)
-        done = write, response.status, response.decoded(), response.message()
-        scaler.takeovers.done(*done, self.now)
+        scaler.takeovers.done(write, self.api.handle(*write.request), self.now)
 
     def serve(self) -> None:
         waiting, self.requests = self.requests, []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import ApiResponse, no_response
 from activator.objects.fields import ObjectKey
 from activator.plain.service import PlainService
 from activator.plain.service import parse as parse_service
@@ -81,10 +82,7 @@ class World:
         methods = []
         while (write := self.due()) is not None:
             methods.append(write.request.method)
-            response = self.api.handle(*write.request)
-            self.takeovers.done(
-                *(write, response.status, response.decoded(), response.message(), self.now)
-            )
+            self.takeovers.done(write, self.api.handle(*write.request), self.now)
         return methods
 
     def watch(self) -> None:
@@ -145,7 +143,7 @@ def test_a_slice_is_filled_and_emptied_by_patches_that_name_the_version() -> Non
     body = json.loads(write.request.body)
     assert body["metadata"]["resourceVersion"] == before
     assert "addressType" not in body
-    world.takeovers.done(write, 500, None, "", world.now)
+    world.takeovers.done(write, ApiResponse(500, b""), world.now)
     world.now += FIRST_RETRY
     assert world.settle() == ["PATCH"]
     assert world.addresses == ["10.1.0.1"]
@@ -250,7 +248,7 @@ def test_a_service_that_opts_out_during_a_write_loses_its_slice_too() -> None:
     world.takeovers.remove(HELLO, world.now)
     assert world.write() == []
     response = world.api.handle(*write.request)
-    world.takeovers.done(write, response.status, response.decoded(), "", world.now)
+    world.takeovers.done(write, response, world.now)
     assert world.settle() == ["DELETE"]
 
 
@@ -262,7 +260,7 @@ def test_a_slice_is_not_in_place_while_a_request_may_still_change_it() -> None:
     assert write is not None
     world.put(True)
     assert world.in_place_since() is None
-    world.takeovers.done(write, 0, None, "time-out", world.now)
+    world.takeovers.done(write, no_response("time-out"), world.now)
     assert world.write() == []  # it is right, as far as known
     world.now += DOUBT - 1
     assert world.in_place_since() is None
@@ -331,7 +329,7 @@ def test_a_leader_that_stops_leaves_the_slices_and_may_lead_again() -> None:
         assert world.due() is None
         assert world.takeovers.next() == float("inf")
         response = world.api.handle(*write.request)
-        world.takeovers.done(write, response.status, response.decoded(), "", world.now)
+        world.takeovers.done(write, response, world.now)
         world.watch()
         world.now += 100
         world.started()
@@ -345,7 +343,7 @@ def test_a_scaler_that_leads_again_takes_over_the_ports_of_the_leader_between() 
     first = World().started().put(True).put(True, name="unwritten")
     write = first.due()
     assert write is not None
-    first.takeovers.done(write, 403, None, "no", first.now)
+    first.takeovers.done(write, ApiResponse(403, b"no"), first.now)
     first.takeovers.stop(first.now)
     second = World(first.api).started().put(True, name="other")
     second.settle()
@@ -590,7 +588,7 @@ def test_a_failed_write_is_repeated_with_pauses_and_says_what_to_do(
     for _ in range(10):
         write = world.due()
         assert write is not None
-        world.takeovers.done(write, status, None, message, world.now)
+        world.takeovers.done(write, ApiResponse(status, message.encode()), world.now)
         [*found] = world.takeovers.findings(HELLO)
         assert [finding.reason for finding in found] == ([reason] if reason else [])
         assert all(note in finding.note for finding in found)

@@ -24,7 +24,7 @@ class World:
 
     def __init__(self) -> None:
         self.changed: list[ServiceName] = []
-        self.services = EnabledServices(self.changed.append)
+        self.services = EnabledServices(self.changed.extend)
 
     def put(self, ports: Any = None, **annotations: str) -> None:
         asked = {f"activator.dev/{name}": value for name, value in annotations.items()}
@@ -150,7 +150,7 @@ class PodsWorld:
 
     def __init__(self) -> None:
         self.changed: list[ServiceName] = []
-        self.readiness = ReadyPods(self.changed.append)
+        self.readiness = ReadyPods(self.changed.extend)
 
     def put(self, name: str, *endpoints: Any, service: str = "hello", **more: Any) -> None:
         labels = {"kubernetes.io/service-name": service} | more.pop("labels", {})
@@ -272,7 +272,7 @@ class TargetsWorld:
 
     def __init__(self) -> None:
         self.changed: list[ServiceName] = []
-        self.workloads = Workloads(self.changed.append)
+        self.workloads = Workloads(self.changed.extend)
 
     def put(
         self,
