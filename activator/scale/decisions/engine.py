@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVarTuple
 
@@ -66,8 +67,20 @@ _UNSURE: Final = (ScaleReason.API_SERVER_UNAVAILABLE, ScaleReason.WAKER_FAILED)
 MOST: Final = 50
 
 
+class _Phase(Enum):
+    """What the engine does. STARTING: it reads the facts of all Services, and decides nothing."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    DECIDING = "deciding"
+
+
 def observe(
-    record: Record, loads: Loads, parts: Iterable[Part], now: float, frozen: ScaleReason | None
+    record: Record,
+    loads: Loads,
+    parts: Iterable[Part],
+    now: float,
+    frozen: ScaleReason | None,
 ) -> Observed:
     """Return what the plan of a Service needs; the loads of one workload are added.
 
@@ -165,7 +178,6 @@ class Engine:
 
     Attributes:
         counters: for metrics.
-        decides: whether it knows the facts of all Services, and decides about them.
     """
 
     def __init__(
@@ -181,7 +193,6 @@ class Engine:
         waker_hosts: Collection[str] = (),
     ) -> None:
         self.counters = EngineCounters()
-        self.decides = False
         self._services = services
         self._loads = loads
         self._parts = parts
@@ -193,9 +204,10 @@ class Engine:
         self._records: dict[ServiceName, Record] = {}
         # The oldest Service of a workload decides about it.
         self._workloads: dict[ScaleTarget, Workload] = {}
+        self._phase = _Phase.STOPPED
         # Changed Services: one event may change several objects of a Service.
         self._changed: dict[ServiceName, None] = {}
-        # Since when this process leads; -inf while it does not.
+        # Since when this process leads.
         self._since = NEVER
         self._next_tick = 0.0
         self._next_prune = 0.0
@@ -211,15 +223,15 @@ class Engine:
         Arguments:
             now: seconds, on the engine's clock.
         """
-        self.decides, self._since, self._next_tick = False, now, now + TICK
+        self._phase, self._since, self._next_tick = _Phase.STARTING, now, now + TICK
         self._changed.clear()  # all Services are decided now
         for number, name in enumerate(list(self._services), 1):
             self._try(name, self._renew, name, now)
             if number % STEP == 0:
                 yield
-                if self.decides or self._since != now:
+                if (self._phase, self._since) != (_Phase.STARTING, now):
                     return
-        self.decides = True
+        self._phase = _Phase.DECIDING
         for _ in self._deciding(list(self._records.values())):
             yield
             if self._since != now:
@@ -227,9 +239,14 @@ class Engine:
         for part in self._parts:
             part.start(now)
 
+    @property
+    def decides(self) -> bool:
+        """Whether it knows the facts of all Services, and decides about them."""
+        return self._phase is _Phase.DECIDING
+
     def stop(self, now: float) -> None:
         """Decide nothing more. Requests under way end."""
-        self.decides, self._since = False, NEVER
+        self._phase, self._since = _Phase.STOPPED, NEVER
         self._actuator.clear()
         self._records.clear()
         self._workloads.clear()
@@ -244,7 +261,7 @@ class Engine:
         Arguments:
             now: seconds, on the engine's clock.
         """
-        if not self.decides:
+        if self._phase is not _Phase.DECIDING:
             return
         self._next_tick = now + TICK
         # A time before the next tick needs a timer, which the decision sets.
@@ -281,7 +298,7 @@ class Engine:
         Arguments:
             names: of the Services that have requests.
         """
-        if not self.decides:
+        if self._phase is not _Phase.DECIDING:
             return
         now = self._clock()
         frozen = self._frozen(now)
@@ -317,14 +334,14 @@ class Engine:
 
     def changed(self, names: Iterable[ServiceName]) -> None:
         """Decide about Services whose objects have changed, or are gone."""
-        if self._since == NEVER:
+        if self._phase is _Phase.STOPPED:
             return
         now = self._clock()
         frozen = self._frozen(now)
         for name in names:
             self._renew(name, now)
             record = self._records.get(name)
-            if record is not None and self.decides:
+            if record is not None and self._phase is _Phase.DECIDING:
                 self._decide(record, now, frozen)
 
     # -- what people read --------------------------------------------------------------------------
@@ -395,7 +412,7 @@ class Engine:
 
     def _decide_later(self, name: ServiceName) -> None:
         record, now = self._records.get(name), self._clock()
-        if record is not None and self.decides:
+        if record is not None and self._phase is _Phase.DECIDING:
             self._decide(record, now, self._frozen(now))
 
     def _decide(self, record: Record, now: float, frozen: ScaleReason | None) -> None:
