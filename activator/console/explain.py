@@ -1,9 +1,10 @@
 """Make the page of ``activator explain``: one revision, its queue, its pods, and why requests wait.
 
-It reads the response of ``GET /api/v1/revisions/{namespace}/{name}``, and leaves out fields that an
-older or newer activator does not send. The texts of advice are the rows of throttler/reason.py; the
-pages in docs/reasons say more. Must not import any part of the server, nor know how a response is
-requested or drawn. Knative has no counterpart.
+It reads the response of ``GET /api/v1/revisions/{namespace}/{name}``, and the scaler's facts about
+a Service, which come first. It leaves out fields that an older or newer activator does not send.
+The texts of advice are the rows of throttler/reason.py; the pages in docs/reasons say more. Must
+not import any part of the server, nor know how a response is requested or drawn. Knative has no
+counterpart.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ class Exchange(Requester):
         if self.client_timeout < within:
             within = self.client_timeout
         size = request.size + self.body.size
-        # The throttler calls its owner: ``ticket_assigned`` or ``ticket_expired``.
+        # The driver calls its owner: ``ticket_assigned`` or ``ticket_expired``.
         ticket = self.ticket = Ticket(self, now + within, size)
         if throttler.key is not None:
             sticky, clients = throttler.sticky, services.clients

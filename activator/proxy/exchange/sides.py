@@ -431,7 +431,7 @@ class Requester(ABC):
 
     @abstractmethod
     def on_refused(self, error: str) -> None:
-        """Handle a request that the pod did not process (REFUSED_STREAM or GOAWAY)."""
+        """Handle a request that the pod did not process: its GOAWAY says so."""
 
     @abstractmethod
     def on_other_protocol(self, error: str) -> None:

@@ -1,4 +1,4 @@
-"""Connections for probes: the connections of requests, or plain ones if requests go over TLS.
+"""Connections for probes: the connections of requests, or other ones if one of both uses TLS.
 
 Probes of queue-proxy are never encrypted. Over TLS, requests may fail to reach a pod that passes
 probes: its certificate is wrong, or its TLS port is closed. So a probe first opens a connection for
@@ -68,11 +68,11 @@ class ProbePool:
         requests = self._requests
         if requests is not None and not requests.reachable:
             return None
-        pod = self._probes.take()
-        if pod is None:
+        idle = self._probes.take()
+        if idle is None:
             return None
         connection = ProbeConnection(self._probes)
-        connection.hold(pod)
+        connection.hold(idle)
         return connection
 
     def dial(self, probe: Probe, within: float) -> None:
@@ -135,35 +135,35 @@ class ProbeConnection(_ProbeRequester):
     """A probe's connection in HTTP/1, also while it opens.
 
     Attributes:
-        pod: the connection itself, once it is open.
+        side: the connection itself, once it is open.
     """
 
-    __slots__ = ("_plain", "_proving", "_within", "pod")
+    __slots__ = ("_probes", "_proving", "_within", "side")
 
-    pod: Http1PodConnection
+    side: Http1PodConnection
 
-    def __init__(self, plain: Pool) -> None:
+    def __init__(self, probes: Pool) -> None:
         super().__init__()
-        self._plain = plain
+        self._probes = probes
         self._within = 0.0
         self._proving = False  # it opens a connection for requests
 
-    def hold(self, pod: Http1PodConnection) -> None:
+    def hold(self, side: Http1PodConnection) -> None:
         """Use an open connection."""
-        self.pod = pod
-        self.reused = pod.reused
+        self.side = side
+        self.reused = side.reused
 
-    def open(self, probe: Probe, within: float, secure: Pool | None) -> None:
+    def open(self, probe: Probe, within: float, requests: Pool | None) -> None:
         """Open the connection.
 
         Arguments:
             within: seconds for each step.
-            secure: the connections for requests, if one of them has to open first.
+            requests: the connections for requests, if one of them has to open first.
         """
         self._dialer = probe
         self._within = within
-        self._proving = secure is not None and not secure.reachable
-        pool = secure if self._proving and secure is not None else self._plain
+        self._proving = requests is not None and not requests.reachable
+        pool = requests if self._proving and requests is not None else self._probes
         target, resources = pool.target, pool.resources
         bare = pool.has_enough() and target.proof is None and probe.connects
         if bare and resources.files.take_now(probe=True):
@@ -174,7 +174,7 @@ class ProbeConnection(_ProbeRequester):
 
     def _on_checked(self, error: OSError | None) -> None:
         """Handle the end of a connection that the pool would have closed at once."""
-        pool, dialer = self._plain, self._dialer
+        pool, dialer = self._probes, self._dialer
         pool.resources.files.release()
         if error is None:
             assert dialer is not None
@@ -188,9 +188,9 @@ class ProbeConnection(_ProbeRequester):
         if self._proving:
             self._proving = False
             side.release()
-            idle = self._plain.take()
+            idle = self._probes.take()
             if idle is None:
-                self._plain.dial(self, self._within)
+                self._probes.dial(self, self._within)
                 return
             side = idle
         assert isinstance(side, Http1PodConnection)
@@ -202,16 +202,16 @@ class ProbeConnection(_ProbeRequester):
     def send(self, probe: Probe, data: bytes) -> None:
         """Send a whole request; the probe handles the response."""
         self._owner = probe
-        self.pod.send(self, data)
+        self.side.send(self, data)
 
     def cancel(self) -> None:
         """End the request, and close the connection."""
         self._owner = None
-        self.pod.cancel()
+        self.side.cancel()
 
     def release(self) -> None:
         """Keep the connection for a request; nothing was sent on it."""
-        self.pod.release()
+        self.side.release()
 
     def on_response(
         self,

@@ -59,7 +59,8 @@ _PRUNE: Final = 60.0
 #: Services of one step, which decides in about 2 ms. Other tasks run between two steps.
 STEP: Final = 50
 
-_LASTING: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
+#: The failures after which the same request is repeated late.
+_LATER: Final = REFUSALS | {ScaleReason.SCALE_TARGET_MISSING}
 #: The failures after which the workload may sleep although its request failed.
 _UNSURE: Final = (ScaleReason.API_SERVER_UNAVAILABLE, ScaleReason.WAKER_FAILED)
 
@@ -422,7 +423,7 @@ class Engine:
         self._conclude(record, self._plan(record, now, frozen), now)
 
     def _conclude(self, record: Record, plan: Plan | None, now: float) -> None:
-        """Record a decision about a Service, and carry it out if it is another one than before."""
+        """Record a decision about a Service; another one than before goes to the parts."""
         if (decided := record.conclude(plan)) is not None:
             for part in self._parts:
                 part.carry_out(record.name, decided, now)
@@ -521,7 +522,7 @@ class Engine:
         ends = slept and not record.sleeping
         if result.changed_from is not None:
             record.instead = result.instead
-        again = now + AGAIN if problem in _LASTING else now + TICK if ends and problem else NEVER
+        again = now + AGAIN if problem in _LATER else now + TICK if ends and problem else NEVER
         record.note(result, again)
         if ends and problem in _UNSURE:
             # The workload may have fallen asleep: only a read shows it.

@@ -36,8 +36,8 @@ from activator.scale.workloads.services import Found, Joined
 
 logger = logging.getLogger(__name__)
 
-#: Seconds until a change that only a person can make possible is tried again, and until facts are
-#: read again that may change without an event.
+#: Seconds until a change that only a person can make possible is tried again, unless the workload
+#: is asleep; and until facts are read again that may change without an event.
 AGAIN: Final = 30.0
 
 #: Seconds between two reads of a workload that no watch follows.
