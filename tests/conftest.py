@@ -218,8 +218,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 #: Places whose tests wait for processes or time most of the time.
 WAITING = ("monitoring", "e2e", "activator/lab", "activator/test_app.py")
-#: Directories whose tests share processes that are expensive to start: one worker gets each.
-SHARING = ("browser", "grpc")
+#: Places whose tests share processes, objects of Helm or trees of syntax that are expensive to
+#: make: one worker gets each.
+SHARING = ("browser", "grpc", "manifests", "test_layering.py")
 #: The part of a worker's list that has tests that wait. Idle workers take from the rest.
 _SPREAD = 0.8
 _TESTS = Path(__file__).parent
@@ -287,6 +288,8 @@ def pytest_runtestloop() -> Generator[None, object, object]:
         trustme.CA().cert_pem.write_to_path(file)
         patch.setenv("SSL_CERT_FILE", str(file))
         patch.setattr(asyncio, "create_subprocess_exec", fork_server.start)
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            fork_server.server()  # loads modules while this worker runs its first tests
         return (yield)
 
 

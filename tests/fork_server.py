@@ -42,9 +42,11 @@ BENCHMARKS: Final = tuple(
 )
 #: The modules that they load, also at a later time.
 _LOADED: Final = (
-    *("activator.app", "activator.cli.main", "activator.lab.pod"),
+    *("activator.app", "activator.cli.main", "activator.lab.demo", "activator.lab.pod"),
+    *("activator.autoscaler.link", "activator.scale.app"),
     *("activator.discovery.kubernetes", "activator.discovery.manifests"),
-    *("anyio.streams.memory", "anyio.streams.tls"),
+    *("aiohttp", "asyncinotify", "encodings.idna", "uvicorn.lifespan.off"),
+    *("anyio._backends._asyncio", "anyio.streams.memory", "anyio.streams.tls"),
 )
 #: Variables of the environment that the server gets; each process gets its own ones.
 _ENVIRONMENT: Final = ("PATH", "HOME", "PYTHONPATH")
@@ -237,7 +239,7 @@ def _fork(
     passed = [file for file, _ in ends]
     try:
         message = json.dumps(request).encode()
-        socket.send_fds(_server(), [message], [theirs.fileno(), *passed])
+        socket.send_fds(server(), [message], [theirs.fileno(), *passed])
     finally:
         theirs.close()
         for one in passed:
@@ -273,8 +275,11 @@ async def _writer(file: int) -> asyncio.StreamWriter:
 
 
 @cache
-def _server() -> socket.socket:
-    """Start the server of this process; it ends when this process ends."""
+def server() -> socket.socket:
+    """Start the server of this process; it ends when this process ends.
+
+    It loads modules for a second. The first process starts when it has loaded them.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = REAL_POPEN(

@@ -155,7 +155,9 @@ def test_each_policy_is_shown_on_a_plain_service_first() -> None:
 
 def _unlike_a_service(page: str) -> Iterator[str]:
     blocks = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "how-to" / page).read_text(), re.M | re.S)
-    objects = [obj for block in blocks for obj in yaml.safe_load_all(block) if "kind" in obj]
+    objects = [
+        obj for block in blocks for obj in yaml.load_all(block, yaml.CSafeLoader) if "kind" in obj
+    ]
     if not objects or objects[0]["kind"] != "Service" or objects[0]["apiVersion"] != "v1":
         yield f"{page}: its first object is no plain Service"
     for obj in objects:

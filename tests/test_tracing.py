@@ -9,7 +9,7 @@ from tests.tracing import TRACED, UNTRACED, is_traced
 def test_the_innermost_place_decides() -> None:
     folder = TRACED[0].parent
     assert is_traced(folder / "throttler/test_queued_tickets.py")
-    assert is_traced(folder / "activator/proxy/exchange/test_retry.py")
+    assert is_traced(folder / "activator/proxy/exchange/test_heartbeat.py")
     assert not is_traced(folder / "activator/proxy/message/test_grammar.py")
     assert not is_traced(folder / "activator/proxy/exchange/test_wait.py")
     assert not is_traced(folder / "e2e/test_lab.py")

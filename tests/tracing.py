@@ -32,9 +32,12 @@ _SCALE = _ACTIVATOR / "scale"
 #: Parts of them whose tests do not count. Tracing makes a test up to three times as long. These
 #: tests run for long, and only few lines that no other test runs.
 UNTRACED = (
+    _TESTS / "throttler/test_free_pods.py",
     _TESTS / "throttler/test_lb_policy.py",
     *(_ACTIVATOR / name for name in ("lab", "proxy")),
     _ACTIVATOR / "admin/test_application.py",
+    _ACTIVATOR / "admin/test_history.py",
+    _ACTIVATOR / "discovery/test_kubernetes.py",
     _ACTIVATOR / "discovery/test_orders.py",
     _ACTIVATOR / "discovery/test_reflector.py",
     _ACTIVATOR / "discovery/test_service_kinds.py",
@@ -42,11 +45,18 @@ UNTRACED = (
     _ACTIVATOR / "discovery/test_waiting_requests.py",
     _ACTIVATOR / "plain/test_route_table.py",
     _ACTIVATOR / "process/test_timers.py",
+    _ACTIVATOR / "proxy/tcp/test_direct.py",
+    _ACTIVATOR / "records/test_cold_starts.py",
     _SCALE / "test_scaler.py",
     _SCALE / "admin/test_application.py",
     *(_SCALE / f"test_{name}.py" for name in ("asleep", "events", "lease", "parked", "wishes")),
+    _SCALE / "reports/test_load.py",
     _SCALE / "takeover/test_part.py",
-    *(_EXCHANGE / f"test_{name}.py" for name in ("request_body", "tunnel", "wait")),
+    _ACTIVATOR / "telemetry/test_totals.py",
+    *(
+        _EXCHANGE / f"test_{name}.py"
+        for name in ("exchange", "limits", "request_body", "retry", "tunnel", "wait")
+    ),
 )
 
 

@@ -848,6 +848,7 @@ async def _control_planes(running: Activator) -> dict[str, Any]:
     return activator_view
 
 
+@pytest.mark.untraced
 async def test_api_server_that_went_away_is_found_again_with_all_that_changed_meanwhile(
     tmp_path: Path,
 ) -> None:

@@ -353,6 +353,7 @@ async def _is_cut(reader: asyncio.StreamReader) -> None:
         assert await reader.read() == b""
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("port", ["admin", "metrics", "profiling"])
 async def test_clients_that_only_connect_take_limited_files_and_shut_out_no_other(
     tmp_path: Path, port: str

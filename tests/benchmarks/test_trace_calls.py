@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import closing
 
 import pytest
@@ -20,8 +21,12 @@ TRIES = 5
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_passes_few_files(way: str) -> None:
     _, trace = WAYS[way]
+    most_files, most_switches = MOST[way]
+    files = switches = sys.maxsize
     with closing(asyncio.new_event_loop()) as loop:  # other tests keep their current loop
-        tries = [count(loop.run_until_complete(trace())) for _ in range(TRIES)]
-    fewest = min(each.files for each in tries), min(each.switches for each in tries)
-    more = [each for each, limit in zip(fewest, MOST[way], strict=True) if each > limit]
-    assert not more, "python -m benchmarks.trace_calls prints each call"
+        for _ in range(TRIES):
+            found = count(loop.run_until_complete(trace()))
+            files, switches = min(files, found.files), min(switches, found.switches)
+            if files <= most_files and switches <= most_switches:
+                return
+    pytest.fail(f"{files} files, {switches} switches: python -m benchmarks.trace_calls prints them")

@@ -20,13 +20,13 @@ _ORDERED: Final = re.compile(r"# ordered: \S+")
 
 
 @lru_cache(maxsize=1)
-def _tree(source: str) -> ast.Module:
-    """Return the syntax of a file; all rules look at one file before the next."""
-    return ast.parse(source)
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file's syntax; all rules look at one file before the next."""
+    return tuple(ast.walk(ast.parse(source)))
 
 
-def _functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+def _functions(source: str) -> Iterator[Function]:
+    return (node for node in _nodes(source) if isinstance(node, Function))
 
 
 def _own(function: Function) -> Iterator[ast.AST]:
@@ -51,7 +51,7 @@ def slices(source: str) -> list[str]:
     """
     lines = source.splitlines()
     found = []
-    for node in ast.walk(_tree(source)):
+    for node in _nodes(source):
         if not isinstance(node, ast.Slice) or _is_ordered(node):
             continue
         if not _ORDERED.search(lines[node.lineno - 1]):
@@ -77,7 +77,7 @@ def exception_names(source: str) -> list[str]:
     mypyc gives the name the first type, and raises TypeError when another one is bound.
     """
     found = []
-    for function in _functions(_tree(source)):
+    for function in _functions(source):
         bound: dict[str, str] = {}
         for node in _own(function):
             if not isinstance(node, ast.ExceptHandler) or node.name is None:
@@ -104,15 +104,14 @@ def narrowed_attributes(source: str, others: frozenset[str] = frozenset()) -> li
     Arguments:
         others: names of attributes that other modules declare as one type or another.
     """
-    tree = _tree(source)
     unions = union_attributes(source) | others
-    return [line for function in _functions(tree) for line in _narrowed_in(function, unions)]
+    return [line for function in _functions(source) for line in _narrowed_in(function, unions)]
 
 
 def union_attributes(source: str) -> frozenset[str]:
     """Return the names of attributes that are declared as one type or another."""
     found = set()
-    for node in ast.walk(_tree(source)):
+    for node in _nodes(source):
         if isinstance(node, ast.AnnAssign) and "|" in ast.unparse(node.annotation):
             target = node.target
             found.add(target.attr if isinstance(target, ast.Attribute) else ast.unparse(target))
@@ -137,7 +136,9 @@ def _narrowed_in(function: Function, unions: frozenset[str]) -> Iterator[str]:
         for node in nodes:
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
-            if id(node) in bases or ast.unparse(node) != chain or _is_none_test(node, nodes):
+            if not chain.endswith(node.attr) or id(node) in bases:
+                continue
+            if ast.unparse(node) != chain or _is_none_test(node, nodes):
                 continue
             read = (node.lineno, node.col_offset)
             if any(start < call <= read for call in calls) and not _set_between(
@@ -210,8 +211,7 @@ _PROTOCOL: Final = re.compile(r"(typing\.|asyncio\.)?(Buffered)?Protocol")
 
 def callbacks(source: str) -> list[str]:
     """Flag a protocol of a stream that lacks a callback and has no asyncio class as its base."""
-    tree = _tree(source)
-    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in _nodes(source) if isinstance(node, ast.ClassDef)}
     found = []
     for node in classes.values():
         bases, names = _bases(node, classes)
@@ -242,8 +242,7 @@ def exception_defaults(source: str) -> list[str]:
     mypyc sets such defaults when it makes an instance, but not for a class that derives from
     BaseException: reading the attribute raises AttributeError.
     """
-    tree = _tree(source)
-    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in _nodes(source) if isinstance(node, ast.ClassDef)}
     return [
         f"{line.lineno}: a default of the exception {node.name} that is no ClassVar"
         for node in classes.values()
@@ -272,7 +271,7 @@ def set_operators(source: str) -> list[str]:
     """
     return [
         f"{node.lineno}: {ast.unparse(node)} may be another kind of set than declared"
-        for node in ast.walk(_tree(source))
+        for node in _nodes(source)
         if isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor)
         and _is_view(node.right)
@@ -324,13 +323,12 @@ def inheritors(source: str, compiled: frozenset[str]) -> list[str]:
     """
     if not set(_NAME.findall(" ".join(_BASES.findall(source)))) & _imported(source, compiled):
         return []  # to parse all files would take long
-    tree = _tree(source)
     whole: dict[str, str] = {}  # what a name stands for, with its module
-    for node in ast.walk(tree):
+    for node in _nodes(source):
         if isinstance(node, ast.ImportFrom):
             whole |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
     found = []
-    for node in (each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)):
+    for node in (each for each in _nodes(source) if isinstance(each, ast.ClassDef)):
         for base in node.bases:
             first, dot, rest = ast.unparse(base).partition("[")[0].partition(".")
             module = (whole.get(first, first) + dot + rest).rpartition(".")[0]
@@ -359,7 +357,7 @@ def replaced_constants(source: str, compiled: Mapping[str, str]) -> list[str]:
         return []
     whole = {
         each.asname or each.name: f"{node.module}.{each.name}"
-        for node in ast.walk(_tree(source))
+        for node in _nodes(source)
         if isinstance(node, ast.ImportFrom)
         for each in node.names
     }

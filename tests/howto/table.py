@@ -119,5 +119,7 @@ def _page(given: Mapping[str, Any]) -> Page:
 
 TABLE: Final[Mapping[str, Page]] = {
     page: _page(given)
-    for page, given in yaml.safe_load(Path(__file__).with_name("table.yaml").read_text()).items()
+    for page, given in yaml.load(
+        Path(__file__).with_name("table.yaml").read_text(), yaml.CSafeLoader
+    ).items()
 }

@@ -122,7 +122,7 @@ def values() -> list[Value]:
     """Return all values in the order of ``values.yaml``, each with the comment above it."""
     text = (CHART / "values.yaml").read_text()
     comments = dict(_comments(text))
-    return [*_leaves((), yaml.safe_load(text), comments)]
+    return [*_leaves((), yaml.load(text, yaml.CSafeLoader), comments)]
 
 
 def _comments(text: str) -> Iterator[tuple[Path, str]]:

@@ -47,7 +47,7 @@ def find(objects: Iterable[Object], kind: str, name: str) -> Object:
 
 
 def _apply(folder: Path, objects: list[Object]) -> list[Object]:
-    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    said = yaml.load((folder / "kustomization.yaml").read_text(), yaml.CSafeLoader)
     said.pop("apiVersion"), said.pop("kind")
     for path in said.pop("resources", []):
         objects = objects + _resource(folder / path)
@@ -74,7 +74,7 @@ def _apply(folder: Path, objects: list[Object]) -> list[Object]:
 def _resource(path: Path) -> list[Object]:
     if path.is_dir():
         return _apply(path, [])
-    return [obj for obj in yaml.safe_load_all(path.read_text()) if obj]
+    return [obj for obj in yaml.load_all(path.read_text(), yaml.CSafeLoader) if obj]
 
 
 def _config_map(folder: Path, said: Any, options: Any) -> Object:
@@ -92,7 +92,7 @@ def _config_map(folder: Path, said: Any, options: Any) -> Object:
 def _patches(objects: list[Object], patches: list[Any]) -> None:
     for patch in patches:
         obj = find(objects, patch["target"]["kind"], patch["target"]["name"])
-        for step in yaml.safe_load(patch["patch"]):
+        for step in yaml.load(patch["patch"], yaml.CSafeLoader):
             if step["op"] != "add":
                 raise UnsupportedError(f"patch: {step['op']}")
             _add(obj, step["path"], step["value"])

@@ -46,8 +46,6 @@ ADDED: Final = frozenset(
     }
 )
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 class Choice(NamedTuple):
     """One installation: the values of the chart, and the same in words of kustomize."""
@@ -155,7 +153,7 @@ def kustomization(manifests: Path, name: str, choice: Choice) -> Path:
     """Write the overlay of a choice, edited as an operator edits it."""
     folder = manifests / "overlays" / name
     shutil.copytree(MANIFESTS / "overlays" / choice.overlay, folder)
-    content = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    content = yaml.load((folder / "kustomization.yaml").read_text(), yaml.CSafeLoader)
     content["namespace"] = NAMESPACE
     content["components"] = [f"../../components/{each}" for each in choice.components]
     content["images"][0] |= {"newName": IMAGE}
@@ -205,7 +203,7 @@ def _own_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(text: str | bytes) -> list[Object]:
-    return [each for each in yaml.load_all(text, _LOADER) if each]
+    return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
 
 
 #: Values beyond the choices of kustomize.
@@ -238,9 +236,9 @@ HOW_TO: Final = ROOT / "docs" / "how-to" / "deploy-with-helm.md"
 def documented() -> dict[str, Any]:
     """Return the values of the how-to's examples, merged as Helm merges files."""
     first, *others = re.findall(r"^```yaml\n(.*?)^```", HOW_TO.read_text(), re.M | re.S)
-    merged: dict[str, Any] = yaml.safe_load(first)
+    merged: dict[str, Any] = yaml.load(first, yaml.CSafeLoader)
     for other in others:
-        merged["activator"] |= yaml.safe_load(other)["activator"]
+        merged["activator"] |= yaml.load(other, yaml.CSafeLoader)["activator"]
     return merged
 
 
@@ -644,7 +642,7 @@ def test_helm_lints_and_packs_the_chart(tmp_path: Path) -> None:
 
 
 def test_the_chart_has_the_version_and_the_kubernetes_of_the_project() -> None:
-    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    about = yaml.load((CHART / "Chart.yaml").read_text(), yaml.CSafeLoader)
     assert (about["version"], about["appVersion"]) == (__version__, __version__)
     assert about["kubeVersion"] == f">={OLDEST_FOR_SERVICES}.0-0"
 

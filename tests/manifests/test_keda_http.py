@@ -43,7 +43,7 @@ def container(deployment: Object) -> dict[str, Any]:
 def test_nothing_but_the_image_and_its_resources_changes(
     tmp_path: Path, objects: list[Object]
 ) -> None:
-    theirs, ours = yaml.safe_load(THEIRS.read_text()), exchanged(tmp_path)
+    theirs, ours = yaml.load(THEIRS.read_text(), yaml.CSafeLoader), exchanged(tmp_path)
     expected = copy.deepcopy(theirs)
     (changed,) = expected["spec"]["template"]["spec"]["containers"]
     changed["image"] = container(ours)["image"]
@@ -57,10 +57,12 @@ def test_nothing_but_the_image_and_its_resources_changes(
 
 
 def test_the_role_for_workloads_adds_nothing_else() -> None:
-    found = list(yaml.safe_load_all((MANIFESTS / "keda-http/workloads.yaml").read_text()))
+    found = list(
+        yaml.load_all((MANIFESTS / "keda-http/workloads.yaml").read_text(), yaml.CSafeLoader)
+    )
     for each in found:
         kubernetes_validate.validate(each, "1.34", strict=True)
-    theirs = yaml.safe_load(THEIRS.read_text())
+    theirs = yaml.load(THEIRS.read_text(), yaml.CSafeLoader)
     assert grants([theirs, *found], theirs["metadata"]["name"]) == {
         Grant("apps", kind, "", verb, "")
         for kind in ("deployments", "statefulsets")

@@ -36,7 +36,7 @@ def exchanged(folder: Path, deployment: str = "") -> tuple[Object, Object, Objec
     shutil.copy(INTERCEPTOR, folder)
     service_name = "keda-add-ons-http-external-scaler"
     name = deployment or service_name
-    objects = list(yaml.safe_load_all(THEIRS.read_text()))
+    objects = list(yaml.load_all(THEIRS.read_text(), yaml.CSafeLoader))
     for each in objects:
         if each["kind"] == "Deployment":
             each["metadata"]["name"] = name
@@ -61,7 +61,7 @@ def test_the_deployment_of_the_kustomization_has_another_name(tmp_path: Path) ->
 
 
 def test_image_resources_and_replicas_change_and_nothing_else(tmp_path: Path) -> None:
-    theirs, their_service = yaml.safe_load_all(THEIRS.read_text())
+    theirs, their_service = yaml.load_all(THEIRS.read_text(), yaml.CSafeLoader)
     _, ours, service = exchanged(tmp_path)
     expected = copy.deepcopy(theirs)
     changed = container(expected) | {name: container(ours)[name] for name in ("image", "resources")}

@@ -72,7 +72,7 @@ def as_kustomization(folder: Path, overlay: str = "knative", **more: Any) -> Pat
 def rendered(command: list[str], folder: Path) -> list[Object]:
     done = subprocess.run([*command, folder], capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
-    return [*yaml.safe_load_all(done.stdout)]
+    return [*yaml.load_all(done.stdout, yaml.CSafeLoader)]
 
 
 def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
@@ -103,7 +103,7 @@ def test_kustomize_builds_the_same_with_components_image_and_namespace(tmp_path:
 
 
 def _loaded(folder: Path) -> list[Object]:
-    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    said = yaml.load((folder / "kustomization.yaml").read_text(), yaml.CSafeLoader)
     said["kind"] = "Kustomization"
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(said))
     return build(folder)
@@ -117,7 +117,7 @@ def test_the_proxy_of_the_docs_stands_beside_the_activator(tmp_path: Path) -> No
         tmp_path / "mine",
         kind="Kustomization",
         components=["../manifests/components/internal-tls"],
-        **yaml.safe_load(patch),
+        **yaml.load(patch, yaml.CSafeLoader),
     )
     objects = build(folder)
     assert by_name(rendered(kustomize_command(), folder)) == by_name(objects)

@@ -122,6 +122,6 @@ def test_the_activator_reaches_what_it_asks(objects: list[Object]) -> None:
 
 
 def test_pods_of_revisions_let_in_what_the_activator_sends() -> None:
-    (of_revisions,) = yaml.safe_load_all(OF_REVISIONS.read_text())
+    (of_revisions,) = yaml.load_all(OF_REVISIONS.read_text(), yaml.CSafeLoader)
     kubernetes_validate.validate(of_revisions, OLDEST_KUBERNETES, strict=True)
     assert let_in(of_revisions["spec"], by="app: activator") == POD_PORTS

@@ -182,6 +182,7 @@ def test_a_pod_of_streams_gets_more_requests_each_second() -> None:
     assert limits == [8, 16, 32, 64]
 
 
+@pytest.mark.untraced
 def test_a_pod_that_is_being_measured_gets_no_more_requests_until_it_is() -> None:
     one, [pod] = world(ON)
     tickets = one.requests(1000)

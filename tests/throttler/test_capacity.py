@@ -55,6 +55,7 @@ def test_an_address_that_is_listed_twice_counts_once() -> None:
     assert position("b", ["a", "a", "b", "b"]) == (1, 2)
 
 
+@pytest.mark.untraced
 @unhurried
 @given(st.sets(st.ip_addresses().map(str), min_size=1, max_size=20))
 def test_each_of_several_activators_infers_another_index(own: set[str]) -> None:
@@ -258,6 +259,7 @@ def test_the_arithmetic_is_written_out(terms: CapacityTerms, sentence: str) -> N
     assert terms.sentence == sentence
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("borrow", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
 @pytest.mark.parametrize("pods", [0, 1, 2, 3, 4, 7])

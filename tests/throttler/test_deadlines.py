@@ -78,6 +78,7 @@ def test_a_hundred_thousand_that_come_and_go_leave_no_trace() -> None:
     assert largest <= 64 + 2
 
 
+@pytest.mark.untraced
 def test_the_heap_stays_in_proportion_to_those_that_wait() -> None:
     deadlines, live = Deadlines(), [queued(1000.0 + n) for n in range(500)]
     for n, ticket in enumerate(live):

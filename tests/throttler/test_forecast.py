@@ -488,6 +488,7 @@ class TestRetryAfter:
         assert 68 < max(told) <= 73
 
 
+@pytest.mark.untraced
 def test_what_is_remembered_is_bounded() -> None:
     one = Shop(1, 1.0, pods=0)
     for _ in range(4 * STARTS):

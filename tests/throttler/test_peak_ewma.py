@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from tests.throttler.world import OWNER, One, addresses, revision
 from throttler.model import Policies
 from throttler.pod import PodTracker
@@ -53,6 +55,7 @@ def test_a_pod_that_is_slower_gets_few_requests_but_some() -> None:
     assert min(got[0], got[1]) > 0.3 * 3000
 
 
+@pytest.mark.untraced
 def test_a_pod_that_recovers_gets_requests_again() -> None:
     one, pods = world(2)
     serve(one, dict(zip(pods, (0.01, 0.5), strict=True)), 200)

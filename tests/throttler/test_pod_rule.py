@@ -184,6 +184,7 @@ def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
         assert one.sentence.endswith(".")
 
 
+@pytest.mark.untraced
 def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
     """A walk through the events of pods: only pods that may get requests have the word `use`."""
     draw = random.Random(5)

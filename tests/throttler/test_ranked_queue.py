@@ -141,6 +141,7 @@ def test_a_request_that_another_queue_has_rises_there_only() -> None:
     assert (counts.by_priority, counts.flows) == ([0, 0, 0], {})
 
 
+@pytest.mark.untraced
 def test_the_ages_of_requests_that_come_and_go_do_not_pile_up() -> None:
     made, other = queue(*(ticket(n, LOW, within=1e6) for n in range(100))), queue()
     for _ in range(50):

@@ -263,6 +263,7 @@ def test_some_pods_of_many_leave_and_no_other_key_moves() -> None:
     assert all(now == was for was, now in zip(before, after, strict=True) if was in left)
 
 
+@pytest.mark.untraced
 @interpreted
 def test_a_change_of_many_pods_is_done_in_pieces() -> None:
     """A pod that joins the rings costs thousands of instructions; a pod that waits costs few."""

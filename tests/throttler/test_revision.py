@@ -431,6 +431,7 @@ class TestSlices:
         one.throttler.set_share(ActivatorShare(1, 3), one.now)
         assert pods_of(one.requests(4)) == [B, A, C, "waits"]
 
+    @pytest.mark.untraced
     @pytest.mark.parametrize("container_concurrency", [1, 4])
     def test_activators_do_not_all_borrow_the_same_pod(self, container_concurrency: int) -> None:
         """Each of 10 activators with a full share borrows once."""

@@ -323,6 +323,7 @@ class TestNever:
 
 
 class TestCapacity:
+    @pytest.mark.untraced
     @pytest.mark.parametrize(
         ("ready", "activators", "capacity"),
         [

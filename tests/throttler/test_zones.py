@@ -130,6 +130,7 @@ def test_each_pod_gets_an_even_share_of_all_activators_and_no_more_leaves_than_m
     assert left == pytest.approx((1 - kept) * senders * REQUESTS, abs=3 * senders)
 
 
+@pytest.mark.untraced
 def test_without_known_activators_each_zone_counts_as_having_as_many() -> None:
     """A third of the activators is in each zone, with 1, 2 and 3 of 6 pods."""
     shares = {zone: World(zone, "abbccc").zones() for zone in "abc"}
@@ -145,12 +146,14 @@ def test_the_part_that_leaves_is_spread_over_any_few_requests() -> None:
         assert world.zones(8)["a"] in (3, 4, 5)
 
 
+@pytest.mark.untraced
 def test_with_many_zones_each_pod_still_gets_an_even_share() -> None:
     loads = World("a", "bcdefghijklmnopqrstuvwxyz").send()
     assert set(loads.values()) <= {23, 24, 25}
     assert len(loads) == 25
 
 
+@pytest.mark.untraced
 def test_an_activator_without_a_pod_in_its_zone_uses_the_zones_with_pods_to_spare() -> None:
     assert World("c", "ab", {"a": 2, "b": 1, "c": 1}).zones() == {"b": REQUESTS}
     world = World("c", "ab")
@@ -210,6 +213,7 @@ def test_a_pod_that_fails_a_request_is_followed_by_another_of_its_zone() -> None
     assert world.zone_of(ticket) == "a"
 
 
+@pytest.mark.untraced
 def test_zones_that_change_count_at_once() -> None:
     world = World("a", "abab")
     assert world.zones(4) == {"a": 4}

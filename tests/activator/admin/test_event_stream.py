@@ -165,6 +165,7 @@ async def test_the_end_of_the_process_ends_the_stream(tmp_path: Path) -> None:
         assert loop.time() - begun < 1.5
 
 
+@pytest.mark.untraced
 async def test_a_client_that_reads_nothing_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ class Kept:
     """A type with many instances for the list of the most frequent types."""
 
 
+@pytest.mark.untraced
 async def test_a_heap_profile_shows_lines_and_types(client, monkeypatch) -> None:
     objects = [Kept() for _ in range(100_000)]  # more than objects of earlier tests, by type
     kept: list[bytes] = []

@@ -144,6 +144,7 @@ def test_a_folder_of_a_scaler_is_not_changed_by_hand(world, field, scaler, advic
     assert lines[4].startswith("Read on")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", list(RevisionKind))
 @pytest.mark.parametrize(
     ("usual", "took", "begins", "advice"),
@@ -527,6 +528,7 @@ async def test_a_tcp_service_has_connections(world):
     world.driver.close()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("field", ["reason", "nextReason", "lastFailure"])
 @pytest.mark.parametrize("folder", [None, {"folder": "objects"}])
 async def test_no_text_of_a_tcp_service_means_requests(world, field, folder):
@@ -698,6 +700,7 @@ def test_an_error_of_a_file_is_shown_once(world):
     assert "/m/s.yaml: line 9: Service default/other: port" in text
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("owner", list(Owner))
 def test_every_reason_of_the_scaler_can_be_shown(world, owner):
     scaled = {"owner": owner.value, "replicas": {"present": 0, "ready": 0}, "phase": "asleep"}
@@ -729,6 +732,7 @@ FIELDS = sorted(ANSWER)
 POD_FIELDS = sorted(ANSWER["pods"][0])
 
 
+@pytest.mark.untraced
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # may be slow
 @given(
     st.dictionaries(st.sampled_from(FIELDS), JSON),

@@ -205,6 +205,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # may be slow
 @given(st.dictionaries(st.sampled_from(sorted(revision())), JSON))
 def test_any_value_in_any_field_gives_rows_or_says_what_is_wrong(changes):

@@ -747,6 +747,7 @@ def test_a_broken_object_keeps_its_last_good_state_and_stops_no_other(
         assert world.find("b.com") == "other"
 
 
+@pytest.mark.untraced
 @given(json_values, st.sampled_from(list(KedaDialect.kinds)))
 def test_no_value_of_a_field_stops_the_dialect(value: Any, kind: str) -> None:
     sink = RecordingSink()

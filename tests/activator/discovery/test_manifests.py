@@ -576,6 +576,7 @@ async def test_a_folder_that_goes_away_keeps_its_state_and_is_followed_when_it_i
         await until(lambda: not folder.errors)
 
 
+@pytest.mark.untraced
 async def test_a_large_file_is_read_too(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:

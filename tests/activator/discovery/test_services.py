@@ -65,6 +65,7 @@ def test_a_broken_field_is_named(spec: dict[str, Any], message: str) -> None:
     assert str(caught.value) == f"Service default/a-private: {message}"
 
 
+@pytest.mark.untraced
 @given(json_values)
 def test_any_value_gives_addresses_or_the_typed_error(value: Any) -> None:
     for obj in (value, {"spec": value}, {"spec": {"clusterIP": "10.0.0.1", "ports": value}}):

@@ -386,6 +386,7 @@ def test_workloads_that_cannot_be_read_are_not_missing(
     assert world.reasons() == ["several-targets"]
 
 
+@pytest.mark.untraced
 def test_the_log_has_some_of_many_problems(world: World, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(150):
         world.put(named(service_object(), f"s{number}"))
@@ -435,6 +436,7 @@ PODS_SERVICE = named(service_object({"enabled": "false"}, clusterIP="None"), "he
 PODS = slice_of(endpoint(), of="hello-pods")
 
 
+@pytest.mark.untraced
 def test_a_front_finds_its_pods_and_its_workload_by_its_pods_service() -> None:
     objects = [front(), PODS_SERVICE, PODS, deployment(container(readinessProbe=HTTP))]
     for order in permutations((*objects, takeover_slice("10.1.0.1"))):

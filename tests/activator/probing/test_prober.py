@@ -436,6 +436,7 @@ async def test_a_request_that_comes_does_not_shorten_the_pause_of_the_only_pod()
 # None waits for another.
 
 
+@pytest.mark.untraced
 async def test_silent_pods_delay_no_other_by_any_time_at_all() -> None:
     """The same pods are probed at the same times whether or not black holes are among them."""
 
@@ -701,6 +702,7 @@ async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
     assert world.tracker(A).state is PodState.HEALTHY
 
 
+@pytest.mark.untraced
 async def test_removed_pods_take_no_turn_of_a_pod_with_waiting_requests() -> None:
     world = World()
     gone = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(3000)]

@@ -331,6 +331,7 @@ async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
     assert len(world.lines()) == OF_REVISION + 1  # the next window has its lines, and a capacity
 
 
+@pytest.mark.untraced
 async def test_changes_of_many_revisions_are_limited_together(world: World) -> None:
     revisions = [RevisionID("default", f"app-{number}") for number in range(1000)]
     for number, revision in enumerate(revisions):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from activator.scale.wake_all import wake_all
 from tests.activator.scale.test_app import settings
 from tests.activator.scale.test_asleep import world
@@ -27,6 +29,7 @@ async def test_all_workloads_are_awake_at_the_end(tmp_path: Path) -> None:
         assert await wake_all(settings(of.kube)) == (["no workload sleeps"], 0)
 
 
+@pytest.mark.untraced
 async def test_a_workload_that_does_not_wake_is_named(tmp_path: Path) -> None:
     async with cluster(tmp_path) as kube:
         await kube.add("good")

@@ -130,6 +130,7 @@ def test_a_line_that_fails_says_what_it_was_about(log, lines, caplog) -> None:
     ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "template",
     [

@@ -290,6 +290,7 @@ async def test_a_request_ends_when_its_proxy_leaves(world: World, desk: Desk) ->
     assert counted(world) == {"admitted": 1, "cancelled": 1}
 
 
+@pytest.mark.untraced
 async def test_hundreds_of_requests_get_one_slot_in_turn(world: World, desk: Desk) -> None:
     """Each response frees the slot for the next request; that must not fill the stack."""
     world.serve(hosts=[HOST.decode()], container_concurrency=1)

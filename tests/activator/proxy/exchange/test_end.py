@@ -166,6 +166,7 @@ async def test_two_revisions_do_not_share_pods(world):
     assert TO_REVISION.count(b"rev")
 
 
+@pytest.mark.untraced
 async def test_each_response_belongs_to_its_own_request(world):
     """Many clients, few connections: no client gets another's response."""
     pod = await world.serving(container_concurrency=3)

@@ -399,6 +399,7 @@ async def test_no_pod_gets_the_request_of_a_client_that_left(http2, turn):
     assert not pod.requests
 
 
+@pytest.mark.untraced
 async def test_requests_with_one_key_go_to_one_pod(http2):
     pods = [await http2.pod() for _ in range(3)]
     http2.list(*pods, policies=Policies("hash", HashKey(b"x-user")))

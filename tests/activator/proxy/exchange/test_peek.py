@@ -154,6 +154,7 @@ async def test_a_peek_needs_the_permission_of_the_authorization_server(world: Wo
         await world.clock_moves(76)
 
 
+@pytest.mark.untraced
 @in_virtual_time
 async def test_the_pages_of_a_start_that_fails_end_at_the_time_out(world: World) -> None:
     """A service that never starts: no endless reload, and the reason."""

@@ -94,6 +94,7 @@ def test_repeated_fields_of_a_trusted_proxy_count_in_their_order() -> None:
     assert key_of(asking(fields), CLIENT_IP, None, b"10.1.2.3", nobody) == b"10.1.2.3"
 
 
+@pytest.mark.untraced
 def test_addresses_that_clients_invent_take_little_memory() -> None:
     clients = ClientAddresses()
     tracemalloc.start()

@@ -26,6 +26,7 @@ def silent(port: int, count: int) -> list[socket.socket]:
     return found
 
 
+@pytest.mark.untraced
 async def test_silent_clients_are_bounded_and_others_are_served() -> None:
     world = TcpWorld()
     await world.start(queue=Limits(queue_depth=100))

@@ -426,6 +426,7 @@ async def test_no_step_of_a_start_or_a_tick_decides_about_many_services() -> Non
         all_busy(world)
 
 
+@pytest.mark.untraced
 async def test_the_first_decision_follows_when_all_facts_are_known() -> None:
     world = World()
     many(world, 2 * STEP)
@@ -441,6 +442,7 @@ async def test_the_first_decision_follows_when_all_facts_are_known() -> None:
     assert world.effect.calls == ["start"]
 
 
+@pytest.mark.untraced
 async def test_a_change_between_two_steps_of_a_start_counts() -> None:
     world = World()
     many(world, 2 * STEP)
@@ -456,6 +458,7 @@ async def test_a_change_between_two_steps_of_a_start_counts() -> None:
     }
 
 
+@pytest.mark.untraced
 async def test_a_stop_ends_the_steps_of_a_start_and_of_a_tick() -> None:
     world = World(replicas=1)
     many(world, 2 * STEP)

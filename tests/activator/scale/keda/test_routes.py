@@ -519,6 +519,7 @@ def read(add_on: AddOn) -> float:
     return add_on.routes.read("shop", "so", {"interceptorRoute": "web"}).values[0][1]
 
 
+@pytest.mark.untraced
 def test_an_interceptor_that_hangs_delays_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(add_on: AddOn, found: dict[str, Interceptor]) -> None:
         slow, quick = found.values()

@@ -416,6 +416,7 @@ def edits() -> list[Any]:
     ]
 
 
+@pytest.mark.untraced
 @in_one_test("edit", edits())
 def test_a_slice_that_another_component_has_edited_is_written_again(edit: Any) -> None:
     world = World().started().put(True)
