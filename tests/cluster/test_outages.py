@@ -26,7 +26,7 @@ async def test_requests_wait_while_the_api_server_is_away(product: Cluster, name
     asked = await product.load(ip, f"asked.{namespace}", 5)
     async with asyncio.TaskGroup() as tasks:
         begun.start(tasks)
-        await product.shows(f"{namespace}/begun", "(10.244.")
+        await product.shows(f"{namespace}/begun", "10.244.")
         product.control_plane.kill_api_server()
         asked.start(tasks)
         await begun.more(10)  # the pod that was created serves although the API server is away
