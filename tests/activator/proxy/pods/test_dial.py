@@ -102,7 +102,7 @@ async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how)
     bench.pod.context = pod_context(ca, *names, **how)
     dialer = await bench.dial()
     if dialer.upstream is not None:
-        assert dialer.upstream.pod.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+        assert dialer.upstream.side.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
         dialer.upstream.cancel()
     await bench.close()
     return dialer.failures[0] if dialer.failures else ("", "")
@@ -218,7 +218,7 @@ async def test_a_root_that_is_withdrawn_closes_idle_connections_and_busy_ones_wh
     idle.release()
     bench.tls.set_secret(secret(bench.ca, trusted=trustme.CA()))
     await until(lambda: bench.pools.connections == 1)
-    assert not busy.pod.transport.is_closing()
+    assert not busy.side.transport.is_closing()
     busy.release()
     await until(lambda: bench.pools.connections == 0)
     dialer = Dialer()

@@ -101,8 +101,8 @@ def _cpu_of_pieces(upstream, count: int) -> float:
 
 def _feed(upstream, data):
     """Have the loop read that much."""
-    upstream.pod.get_buffer(-1)[: len(data)] = data
-    upstream.pod.buffer_updated(len(data))
+    upstream.side.get_buffer(-1)[: len(data)] = data
+    upstream.side.buffer_updated(len(data))
 
 
 async def _upstream(world):
@@ -170,11 +170,11 @@ async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
         owner = _Owner()
         upstream.send(owner, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         if paused:
-            upstream.pod.pause_writing()
+            upstream.side.pause_writing()
         _feed(upstream, ok())
         assert owner.complete
         assert world.pools.idle == (0 if paused else 1)
-        upstream.pod.transport.abort()
+        upstream.side.transport.abort()
         await until(lambda: world.pools.connections == 0)
 
 

@@ -135,8 +135,8 @@ async def test_the_connection_that_was_used_last_is_used_first(world):
     first, second = await dialed(pool, 2)
     first.release()
     second.release()
-    assert pool.take().pod is second.pod
-    assert pool.take().pod is first.pod
+    assert pool.take().side is second.side
+    assert pool.take().side is first.side
     assert pool.take() is None
     assert world.pools.idle == 0
     for upstream in (first, second):
@@ -242,7 +242,7 @@ async def test_kernel_keep_alive_is_on(world):
 
     await world.serving()
     (upstream,) = await dialed(probes_of(world))
-    sock = upstream.pod.transport.get_extra_info("socket")
+    sock = upstream.side.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     upstream.cancel()
 

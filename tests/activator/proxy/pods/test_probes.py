@@ -64,13 +64,13 @@ async def test_the_first_probe_opens_the_connection_of_the_first_request(anyio_b
     await bench.start()
     first = await bench.probe()
     assert first.failures == []
-    assert first.upstream.pod.transport.get_extra_info("sslcontext") is None
+    assert first.upstream.side.transport.get_extra_info("sslcontext") is None
     first.upstream.release()
     ready = bench.pools.of(bench.tracked).take()
     assert ready is not None
     assert ready.transport.get_extra_info("sslcontext") is not None
     ready.cancel()
-    assert (await bench.probe()).upstream.pod is first.upstream.pod
+    assert (await bench.probe()).upstream.side is first.upstream.side
     first.upstream.cancel()
     assert (bench.plain, len(bench.pod.connections)) == (1, 1)
     await bench.end()
@@ -112,7 +112,7 @@ async def test_without_tls_probes_and_requests_share_their_connections(anyio_bac
     await bench.start()
     probe = await bench.probe()
     probe.upstream.release()
-    assert bench.pools.of(bench.tracked).take() is probe.upstream.pod
+    assert bench.pools.of(bench.tracked).take() is probe.upstream.side
     probe.upstream.cancel()
     await bench.end()
 
