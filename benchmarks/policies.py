@@ -20,7 +20,7 @@ from benchmarks import activator
 from benchmarks.activator import Activator
 from benchmarks.helpers import helper
 from benchmarks.policy_client import Client, Response
-from benchmarks.policy_http2 import Http2ClientConnection
+from benchmarks.policy_http2 import Http2Client
 from benchmarks.process import wait_until
 from benchmarks.report import Row, middle, percentile, table
 
@@ -34,8 +34,8 @@ GOAL_TENANT = 2.0
 #: The clients of tenants, by protocol. In HTTP/2 and gRPC both tenants share one connection.
 CLIENTS: dict[str, Callable[[int, str], Client]] = {
     "HTTP/1.1": Client,
-    "HTTP/2": partial(Http2ClientConnection, is_grpc=False),
-    "gRPC": partial(Http2ClientConnection, is_grpc=True),
+    "HTTP/2": partial(Http2Client, is_grpc=False),
+    "gRPC": partial(Http2Client, is_grpc=True),
 }
 #: Sessions, and pods after a change of one.
 SESSIONS, PODS = 2000, 8

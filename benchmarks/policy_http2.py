@@ -115,7 +115,7 @@ class _Calls(_Connection):
         self._awaited.clear()
 
 
-class Http2ClientConnection(Client):
+class Http2Client(Client):
     """One connection to one host behind the activator, for all tenants.
 
     Arguments:

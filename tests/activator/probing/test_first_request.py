@@ -146,7 +146,7 @@ async def test_waiters_are_served_over_few_connections_when_their_turn_comes() -
     listener.close()
 
 
-class Http2PodConnection:
+class Http2Pod:
     """A server of HTTP/2 alone, like a gRPC server; it drops its first connection.
 
     Arguments:
@@ -192,7 +192,7 @@ class Http2PodConnection:
 @pytest.mark.parametrize("greets", [False, True])
 async def test_a_pod_of_http2_alone_that_dropped_a_request_is_used_again(greets: bool) -> None:
     """Kubernetes' readiness is enough for such a pod, so any response will do: no probe passes."""
-    listener = await asyncio.start_server(Http2PodConnection(greets=greets).serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(Http2Pod(greets=greets).serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=1) as world:
         world.driver.set_mesh(MeshMode.DISABLED, False)
         endpoints = ListedEndpoints(ready=frozenset((Endpoint(address_of(listener)),)))

@@ -23,7 +23,7 @@ from activator.proxy.http2.connection import data_head
 from activator.proxy.pods import dial
 from tests.activator.proxy.client.test_http2 import BEGIN, asked
 from tests.activator.proxy.exchange.test_tunnel import SWITCHED, WEBSOCKET, switch
-from tests.activator.proxy.http2.peers import Http2PodConnection, Http2World
+from tests.activator.proxy.http2.peers import Http2Pod, Http2World
 from tests.activator.proxy.test_leaving import reset
 from tests.activator.proxy.world import (
     NAME,
@@ -259,13 +259,13 @@ UPLOADS = [
 ]
 
 
-def breaks(pod: Http2PodConnection) -> None:
+def breaks(pod: Http2Pod) -> None:
     """The pod's connection breaks while its streams are open."""
     for peer in pod.connections:
         peer.transport.abort()
 
 
-def resets(pod: Http2PodConnection) -> None:
+def resets(pod: Http2Pod) -> None:
     """The pod resets its streams."""
     for peer in pod.connections:
         for stream in peer.messages:
@@ -273,21 +273,21 @@ def resets(pod: Http2PodConnection) -> None:
         peer.flush()
 
 
-def breaks_a_rule(pod: Http2PodConnection) -> None:
+def breaks_a_rule(pod: Http2Pod) -> None:
     """The pod sends DATA before the head of its response."""
     for peer in pod.connections:
         for stream in peer.messages:
             peer.transport.write(data_head(stream, 1, ended=False) + b"x")
 
 
-def says_nothing_more(pod: Http2PodConnection) -> None:
+def says_nothing_more(pod: Http2Pod) -> None:
     """The client leaves."""
 
 
 @pytest.mark.parametrize("end", [breaks, resets, breaks_a_rule, says_nothing_more])
 @pytest.mark.parametrize("data", [LEAVING[1], UPLOADS[1]])
 async def test_requests_whose_http2_pod_fails_are_freed(
-    http2: Http2World, data: bytes, end: Callable[[Http2PodConnection], None]
+    http2: Http2World, data: bytes, end: Callable[[Http2Pod], None]
 ) -> None:
     pod = await http2.serving()
     pod.on_message = lambda *_: None

@@ -12,7 +12,7 @@ from activator.proxy.client.connection import ClientPort
 from activator.proxy.exchange.placement import ClientAddresses
 from activator.settings.values import NETWORKS
 from tests.activator.proxy.bound import Bound
-from tests.activator.proxy.http2.peers import Http2PodConnection, Http2World, Peer
+from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Peer
 from tests.activator.proxy.world import Pod, World, request, until
 from tests.conftest import both_loops
 from throttler.capacity import ActivatorShare
@@ -71,7 +71,7 @@ def knocks(client: Peer, *fields: tuple[bytes, bytes], host: bytes = HOST) -> in
     return stream
 
 
-async def http2_service(http2: Http2World) -> Http2PodConnection:
+async def http2_service(http2: Http2World) -> Http2Pod:
     pod = await http2.pod()
     throttler = http2.world.serve(pod, hosts=[HOST.decode()], protocol=H2C)
     await until(lambda: throttler.statistics().healthy == 1)

@@ -52,7 +52,7 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:
-    from tests.activator.proxy.http2.peers import Http2PodConnection
+    from tests.activator.proxy.http2.peers import Http2Pod
 
 #: Seconds of real time after which something that should happen will not happen any more.
 PATIENCE = 45.0
@@ -724,7 +724,7 @@ class World:
 
     def serve(
         self,
-        *pods: Pod | Http2PodConnection,
+        *pods: Pod | Http2Pod,
         name: str = NAME,
         hosts: Iterable[str] = (),
         protocol: AppProtocol = AppProtocol.HTTP1,
@@ -743,7 +743,7 @@ class World:
 
     def route(
         self,
-        *pods: Pod | Http2PodConnection,
+        *pods: Pod | Http2Pod,
         rules: InterceptorRules,
         readiness: float = NO_TIMEOUT,
         kind: RevisionKind = RevisionKind.HTTP_ROUTE,

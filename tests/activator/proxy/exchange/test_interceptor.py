@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from activator.knative.words import DATA_PLANE
-from tests.activator.proxy.http2.peers import Http2PodConnection, Http2World, Message, Peer, echo
+from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Message, Peer, echo
 from tests.activator.proxy.tls_world import TlsWorld, pod_context
 from tests.activator.proxy.world import (
     NAME,
@@ -515,7 +515,7 @@ async def test_a_request_over_tls_goes_to_the_pod_over_tls(secure: TlsWorld) -> 
 async def test_a_pod_over_tls_chooses_the_version_of_http(secure: TlsWorld, alpn: str) -> None:
     world = secure
     http2 = Http2World(world)
-    pod: Any = Http2PodConnection() if alpn == "h2" else SecurePod(world)
+    pod: Any = Http2Pod() if alpn == "h2" else SecurePod(world)
     await pod.listen()
     if alpn == "h2":
         pod.server.close()

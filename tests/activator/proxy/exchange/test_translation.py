@@ -9,7 +9,7 @@ import pytest
 from activator.proxy.http2.frames import ErrorCode
 from activator.proxy.message.fields import HTTP_1_1
 from tests.activator.proxy.http2.peers import (
-    Http2PodConnection,
+    Http2Pod,
     Http2World,
     Message,
     Peer,
@@ -38,7 +38,7 @@ def asked(pod: Pod) -> list[Seen]:
     return [seen for seen in pod.requests if seen.method != b"PRI"]
 
 
-async def http2_pod(http2: Http2World) -> Http2PodConnection:
+async def http2_pod(http2: Http2World) -> Http2Pod:
     """Return a pod that speaks HTTP/2 alone; the proxy knows that already."""
     pod = await http2.serving()
     world = http2.world

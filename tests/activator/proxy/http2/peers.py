@@ -223,7 +223,7 @@ def echo(peer: Peer, stream: int, message: Message) -> None:
         peer.data(stream, message.body, end=True)
 
 
-class Http2PodConnection:
+class Http2Pod:
     """A scripted pod.
 
     Attributes:
@@ -270,17 +270,17 @@ class Http2World:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.pods: list[Http2PodConnection] = []
+        self.pods: list[Http2Pod] = []
         world.healthy = lambda _: True
 
-    async def pod(self) -> Http2PodConnection:
+    async def pod(self) -> Http2Pod:
         """A pod that listens."""
-        pod = Http2PodConnection()
+        pod = Http2Pod()
         await pod.listen()
         self.pods.append(pod)
         return pod
 
-    def list(self, *pods: Http2PodConnection, **spec: Any) -> None:
+    def list(self, *pods: Http2Pod, **spec: Any) -> None:
         """Set the revision and its ready pods."""
         revision = RevisionID(NAMESPACE, NAME)
         h2c = Revision(revision, protocol=AppProtocol.H2C, probe=QUEUE_PROXY, **spec)
@@ -288,7 +288,7 @@ class Http2World:
         endpoints = ListedEndpoints(frozenset(pod.endpoint for pod in pods))
         self.world.driver.set_endpoints(revision, {AppProtocol.H2C: endpoints})
 
-    async def serving(self, **spec: Any) -> Http2PodConnection:
+    async def serving(self, **spec: Any) -> Http2Pod:
         """A revision with one healthy pod."""
         pod = await self.pod()
         self.list(pod, **spec)

@@ -11,7 +11,7 @@ from activator.proxy.exchange.retry import MAX_REFUSALS, MAX_REPEATS, Failure
 from activator.proxy.http2.frames import ErrorCode
 from tests.activator.proxy.exchange.test_retry import states
 from tests.activator.proxy.http2.peers import (
-    Http2PodConnection,
+    Http2Pod,
     Http2World,
     Message,
     Peer,
@@ -67,7 +67,7 @@ def at_end(then: Callable[[Peer, int], object]) -> Script:
     return script
 
 
-async def pods_of(http2: Http2World, count: int, **spec: Any) -> list[Http2PodConnection]:
+async def pods_of(http2: Http2World, count: int, **spec: Any) -> list[Http2Pod]:
     """Return a revision of that many healthy pods, in the order of their first requests."""
     pods = [await http2.pod() for _ in range(count)]
     http2.list(*pods, **{"container_concurrency": 1} | spec)

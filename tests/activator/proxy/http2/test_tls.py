@@ -16,7 +16,7 @@ from activator.proxy.http2.frames import ErrorCode
 from activator.tls.internal_encryption import POD_PORT
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, cut, goaways
 from tests.activator.proxy.http2.peers import (
-    Http2PodConnection,
+    Http2Pod,
     Http2World,
     Peer,
     answer_hello,
@@ -35,7 +35,7 @@ from throttler.model import Endpoint
 pytestmark = both_loops
 
 
-class TlsHttp2Pod(Http2PodConnection):
+class TlsHttp2Pod(Http2Pod):
     """A pod that takes requests over TLS on the port that is for that."""
 
     def __init__(self, context: ssl.SSLContext) -> None:

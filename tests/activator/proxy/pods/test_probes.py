@@ -18,7 +18,7 @@ from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
 from tests.activator.probing.test_probe import TIMEOUT, Server, Verdict, ok, serving, tracker
 from tests.activator.probing.world import until as until_moment
-from tests.activator.proxy.http2.peers import Http2PodConnection, Message, Peer
+from tests.activator.proxy.http2.peers import Http2Pod, Message, Peer
 from tests.activator.proxy.pods.test_dial import Bench, Dialer, secure
 from tests.activator.proxy.tls_world import pod_context
 from tests.activator.proxy.world import until
@@ -161,7 +161,7 @@ class HealthPod:
 
     def __init__(self, message: bytes, status: bytes, spec: ProbeSpec = HEALTH) -> None:
         self.message, self.status = message, status
-        self.pod = Http2PodConnection()
+        self.pod = Http2Pod()
         self.pod.on_message = self._respond
         self._tasks = Tasks()
         loop = asyncio.get_running_loop()
