@@ -29,6 +29,14 @@ _QUANTITY = re.compile(
 )
 _DECIMAL = {suffix: 1000.0 ** (at - 3) for at, suffix in enumerate("num\0kMGTPE")}
 
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=1024, typed=True)
+def shared(value: T) -> T:
+    """Return the first of equal values: the objects of a cluster have few different ones."""
+    return value
+
 
 @lru_cache(maxsize=_CHECKED_ADDRESSES)
 def host(ip: str) -> str:
@@ -86,8 +94,6 @@ def port_named(ports: Field, name: str) -> int:
             return port["port"].port()
     return 0
 
-
-T = TypeVar("T")
 
 # Names travel into log lines, headers and URLs. Kubernetes allows at most 253 characters of a
 # smaller alphabet (RFC 1123 subdomains; RBAC objects and labels widen it to this one).

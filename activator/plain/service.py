@@ -14,7 +14,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 from activator.objects import policies
-from activator.objects.fields import Field, ManifestError, ObjectKey, Problems, identify, root
+from activator.objects.fields import (
+    Field,
+    ManifestError,
+    ObjectKey,
+    Problems,
+    identify,
+    root,
+    shared,
+)
 from activator.plain.annotations import (
     ASLEEP,
     KNOWN,
@@ -28,7 +36,7 @@ from activator.plain.annotations import (
     is_enabled,
 )
 from activator.plain.annotations import read as read_annotations
-from activator.plain.workloads import Index, Selector, known_target, selector_of, shared
+from activator.plain.workloads import Index, Selector, known_target, selector_of
 from throttler.model import AppProtocol
 
 #: The annotation that chooses the buffered port.

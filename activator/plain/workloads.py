@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from sys import intern
 from typing import Final, Generic, TypeVar
 
-from activator.objects.fields import Field, ObjectKey, identify, root
+from activator.objects.fields import Field, ObjectKey, identify, root, shared
 from activator.plain.annotations import NamedTarget
 from throttler.model import ProbeKind
 
@@ -215,12 +214,6 @@ def _container(container: Field) -> PodContainer:
 K = TypeVar("K")
 V = TypeVar("V")
 G = TypeVar("G")
-
-
-@lru_cache(maxsize=1024, typed=True)
-def shared(value: V) -> V:
-    """Return the first of equal values: the objects of a cluster have few different ones."""
-    return value
 
 
 class Index(Generic[K, V]):

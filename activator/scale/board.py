@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from activator.plain.workloads import shared
+from activator.objects.fields import shared
 from activator.scale.decisions.record import Decided
 from activator.scale.part import Part
 from activator.scale.reports.load import Loads, ServiceName

@@ -14,13 +14,13 @@ from sys import intern
 from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.dialect import Effect
-from activator.objects.fields import ManifestError, ObjectKey, root
+from activator.objects.fields import ManifestError, ObjectKey, root, shared
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route
 from activator.plain.annotations import NamedTarget as Wanted
 from activator.plain.service import Fronts, PlainService, Selecting
 from activator.plain.slices import SERVICE_LABEL, count_ready, is_takeover
-from activator.plain.workloads import KINDS, Groups, Matches, labels_of, shared
+from activator.plain.workloads import KINDS, Groups, Matches, labels_of
 from activator.scale.cluster.watch import KindView
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import ServiceName
