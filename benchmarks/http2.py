@@ -1,4 +1,4 @@
-"""CPU time per HTTP/2 request, compared with nginx with HTTP/2 and grpc_pass."""
+"""CPU time per HTTP/2 request, compared with HAProxy, and with nginx with grpc_pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import activator, nginx
+from benchmarks import activator, haproxy, nginx
 from benchmarks.helpers import helper
 from benchmarks.process import CannotMeasure, cpu_seconds, free_port
 from benchmarks.proxying import Proxy, candidate, compare
@@ -26,18 +26,20 @@ class Load:
     Attributes:
         kind: a key of `http2_requests.KINDS`, or ``down`` and ``up`` for a MiB each.
         goal: at most so many times nginx's cost; None for no goal.
+        haproxy_goal: the same for HAProxy's cost.
     """
 
     what: str
     kind: str
     goal: float | None = None
+    haproxy_goal: float | None = None
 
 
 #: nginx takes 16 and 17 µs for repeating headers, 25 and 45 µs for new ones.
 REPEATING, NEW = 1.6, 2.6
 SMALL = (
     Load("h2c GET, the same again and again", "repeating", REPEATING),
-    Load("h2c GET, as through an ingress", "ingress", NEW),
+    Load("h2c GET, as through an ingress", "ingress", NEW, 1.4),
     Load("gRPC unary, straight from its client", "unary", REPEATING),
     Load("gRPC unary, as through an ingress", "unary-by-ingress", NEW),
 )
@@ -45,7 +47,7 @@ LARGE = (Load("h2c, 1 MiB to the client", "down"), Load("h2c, 1 MiB to the pod",
 
 
 def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
-    """Yield one row for each kind of request.
+    """Yield a row for each kind of request and each proxy beside the activator.
 
     Arguments:
         rounds: turns of each proxy.
@@ -58,7 +60,7 @@ def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
     body = folder / "body"
     body.write_bytes(bytes(MIB))
     for name, loads, size in (("small", SMALL, 0), ("large", LARGE, MIB)):
-        with _proxies(folder / name, size) as (ours, beside):
+        with _proxies(folder / name, size) as (ours, by_nginx, by_haproxy):
             for load in loads:
 
                 def run(proxy: Proxy, load: Load = load) -> tuple[float, float]:
@@ -67,7 +69,10 @@ def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
                         return _turn_of_h2load([h2load, *upload], proxy, requests // 100)
                     return _turn(proxy, load.kind, requests // CONNECTIONS)
 
-                yield compare(load.what, load.goal, ours, beside, rounds, run)
+                yield compare(load.what, load.goal, ours, by_nginx, rounds, run)
+                what = f"{load.what} [HAProxy]"
+                goal = load.haproxy_goal
+                yield compare(what, goal, ours, by_haproxy, rounds, run, name="HAProxy")
 
 
 def _turn(proxy: Proxy, kind: str, count: int) -> tuple[float, float]:
@@ -102,12 +107,16 @@ def _turn_of_h2load(command: list[str], proxy: Proxy, count: int) -> tuple[float
 
 
 @contextmanager
-def _proxies(folder: Path, size: int) -> Iterator[tuple[Proxy, Proxy]]:
-    """Provide the activator and nginx in front of the same pods; ``size``: bytes of a response."""
+def _proxies(folder: Path, size: int) -> Iterator[tuple[Proxy, Proxy, Proxy]]:
+    """Provide the activator, nginx and HAProxy in front of pods whose responses have this size."""
     folder.mkdir()
-    port = free_port()
+    port, haproxy_port = free_port(), free_port()
     places = [f"{ip}:{nginx.POD_PORT}" for ip in nginx.POD_IPS]
     with helper("http2_pod", str(size), *places) as pods:
         pods.receive()
-        with nginx.proxy(folder, port, http2=True) as pid, candidate(folder, h2c=True) as ours:
-            yield ours, Proxy(port, pid)
+        with (
+            nginx.proxy(folder, port, http2=True) as pid,
+            haproxy.proxy(folder, haproxy_port, http2=True) as haproxy_pid,
+            candidate(folder, h2c=True) as ours,
+        ):
+            yield ours, Proxy(port, pid), Proxy(haproxy_port, haproxy_pid)

@@ -1,4 +1,4 @@
-"""CPU time per proxied HTTP/1 request, compared with nginx in front of the same pods."""
+"""CPU time per proxied HTTP/1 request, compared with nginx and HAProxy before the same pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from activator.lab.objects import PodAddress
-from benchmarks import activator, nginx
+from benchmarks import activator, haproxy, nginx
 from benchmarks.process import CannotMeasure, cpu_seconds, free_port
 from benchmarks.report import Row, middle
 
@@ -67,7 +67,7 @@ class Proxy:
 
 
 def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator[Row]:
-    """Yield one row for each kind of request, and one for many clients of one pod.
+    """Yield a row for each kind of request and each proxy, and one for many clients of one pod.
 
     Arguments:
         rounds: how often each proxy has its turn.
@@ -78,8 +78,10 @@ def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator
         CannotMeasure: a program is missing, or requests failed.
     """
     wrk = nginx.need("wrk", "wrk")
+    port = free_port()
     with (
         nginx.pods(folder),
+        haproxy.proxy(folder, port) as haproxy_pid,
         _nginx(folder / "beside") as beside,
         _nginx(folder / "itself") if itself else candidate(folder) as ours,
     ):
@@ -94,6 +96,9 @@ def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator
 
             row = compare(load.what, load.goal, ours, beside, rounds, run)
             yield replace(row, what=f"{row.what} [nginx itself]", met=None) if itself else row
+            if not itself:
+                by_haproxy, what = Proxy(port, haproxy_pid), f"{load.what} [HAProxy]"
+                yield compare(what, None, ours, by_haproxy, rounds, run, name="HAProxy")
         if not itself:
             yield _crowd(folder / "crowd", wrk, rounds, seconds)
 

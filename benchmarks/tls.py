@@ -1,4 +1,4 @@
-"""CPU time of TLS on both sides, compared with nginx: per request, and per handshake of a client.
+"""CPU time of TLS on both sides, beside nginx and HAProxy: per request, and per handshake.
 
 If aiofastnet is installed, further rows compare its TLS with uvloop's. It is no dependency.
 """
@@ -20,7 +20,7 @@ import trustme
 
 from activator.lab.objects import PodAddress
 from activator.tls.internal_encryption import POD_PORT
-from benchmarks import activator, instructions, nginx
+from benchmarks import activator, haproxy, instructions, nginx
 from benchmarks.activator import HOST
 from benchmarks.footprint import encrypt
 from benchmarks.process import CannotMeasure, exact_cpu_seconds, free_port, listens, wait_until
@@ -106,11 +106,16 @@ def _group(folder: Path, runs: dict[str, Run], rounds: int, *, http2: bool) -> I
     with ExitStack() as open_until_then:
         certificates = _write_certificates(folder)
         open_until_then.enter_context(_pods(folder, http2=http2))
-        beside = open_until_then.enter_context(_nginx(folder, http2=http2))
+        by_nginx = open_until_then.enter_context(_nginx(folder, http2=http2))
+        port = free_port()
+        running = haproxy.proxy(folder, port, http2=http2, pod_port=POD_PORT, name=_NAMES[0])
+        by_haproxy = Proxy(port, open_until_then.enter_context(running))
         ours = open_until_then.enter_context(_activator(folder / "ours", certificates, http2))
         for what, run in runs.items():
             each = "handshake" if "handshake" in what else "request"
-            yield compare(what, None, ours, beside, rounds, run, each=each)
+            yield compare(what, None, ours, by_nginx, rounds, run, each=each)
+            name = f"{what} [HAProxy]"
+            yield compare(name, None, ours, by_haproxy, rounds, run, name="HAProxy", each=each)
         if find_spec("aiofastnet") is None:
             return
         fast = open_until_then.enter_context(
