@@ -129,11 +129,13 @@ def _cold_start(found: World, agenda: Agenda) -> None:
 
 def _progress(found: World, began: float, options: argparse.Namespace) -> None:
     evidence, traffic = found.evidence, found.traffic
+    evidence.misnumbered = found.ingress.misnumbered()
     last = evidence.samples[-1] if evidence.samples else None
     failed = [
         each
         for each in traffic.failures
-        if verdict.fate(each, traffic.kills, evidence.occurred) is verdict.Fate.LOST
+        if verdict.fate(each, traffic.kills, evidence.occurred, evidence.misnumbered)
+        is verdict.Fate.LOST
     ]
     memory = f"{last.resident / checks.MIB:.1f} MiB, {last.files} files" if last else ""
     print(

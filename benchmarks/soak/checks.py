@@ -47,7 +47,8 @@ def rows(
         scaled: how often each request to the Deployment arrived there.
     """
     fates = {
-        id(each): verdict.fate(each, traffic.kills, evidence.occurred) for each in traffic.failures
+        id(each): verdict.fate(each, traffic.kills, evidence.occurred, evidence.misnumbered)
+        for each in traffic.failures
     }
     lost = [each for each in traffic.failures if fates[id(each)] is Fate.LOST]
     counts = Counter(fates.values())

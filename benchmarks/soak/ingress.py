@@ -9,6 +9,7 @@ kept connection may end at the moment of the next request.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +101,20 @@ class Ingress:
     def addresses(self) -> str:
         """Both addresses, for the clients."""
         return f"127.0.0.1:{self.http1},127.0.0.1:{self.http2}"
+
+    def misnumbered(self) -> list[float]:
+        """Return when nginx sent a request of HTTP/2 by a wrong stream number, in whole seconds.
+
+        Times are of CLOCK_MONOTONIC. nginx 1.22 (and the source of 1.31) keeps the number of a
+        kept connection when it repeats a request on a new one, where it expects number 1. So it
+        takes the response for one of another stream, and responds with 502.
+        """
+        to_monotonic = time.monotonic() - time.time()
+        return [
+            time.mktime(time.strptime(line[:19], "%Y/%m/%d %H:%M:%S")) + to_monotonic
+            for line in Path(f"{RESULTS}/ingress-error.log").read_text().splitlines()
+            if "upstream sent frame for unknown stream" in line
+        ]
 
     def take_out(self, number: int) -> None:
         """Send no new request to an activator, by its number."""

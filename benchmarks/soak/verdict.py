@@ -24,6 +24,8 @@ from benchmarks.soak.plan import Fault
 KILL_WINDOW: Final = 1.0
 #: Seconds before and after the end of a pod's process in which its connections may break.
 ENDS_WITHIN: Final = 0.25
+#: Seconds between a failure and the line of the ingress about it, whose time has whole seconds.
+LOGGED_WITHIN: Final = 1.5
 GOAL_KILLED: Final = 0.95
 #: Most memory, or most files, of the last sixth of the samples, divided by that of the first.
 GOAL_GROWTH: Final = 1.05
@@ -71,14 +73,26 @@ class Fate(Enum):
     POD = "ended with their pod"
     LIED = "broken by their pod"
     ACTIVATOR = "cut with their activator"
+    INGRESS = "misnumbered by the ingress"
 
 
-def fate(failure: Failure, kills: Sequence[Kill], occurred: Iterable[Occurred]) -> Fate:
-    """Return why a request failed; nothing excuses a complete and false response."""
+def fate(
+    failure: Failure,
+    kills: Sequence[Kill],
+    occurred: Iterable[Occurred],
+    misnumbered: Iterable[float] = (),
+) -> Fate:
+    """Return why a request failed; nothing excuses a complete and false response.
+
+    Arguments:
+        misnumbered: see `Ingress.misnumbered`; it concerns requests that the ingress repeated.
+    """
     if failure.wrong:
         return Fate.LOST
     if excused(failure, kills):
         return Fate.POD
+    if ", " in failure.via and any(abs(failure.ended - at) <= LOGGED_WITHIN for at in misnumbered):
+        return Fate.INGRESS
     kind = ALL_KINDS[failure.kind]
     for each in occurred:
         if kind.excuse is Excuse.LIED and each.fault is Fault.BROKEN_FRAMING:

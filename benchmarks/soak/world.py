@@ -82,6 +82,7 @@ class Evidence:
         files: open files of the first activator, before the clients and after them; None if it
             has ended.
         errors: lines of the logs of activators and scaler that report errors.
+        misnumbered: when the ingress sent a request by a wrong stream number.
     """
 
     occurred: list[Occurred] = field(default_factory=list)
@@ -97,6 +98,7 @@ class Evidence:
     left: list[str] = field(default_factory=list)
     files: tuple[int, int] | None = None
     errors: list[str] = field(default_factory=list)
+    misnumbered: list[float] = field(default_factory=list)
 
     def reasons(self) -> Iterator[Sighting]:
         """Yield the reasons of waiting requests."""
@@ -209,6 +211,7 @@ class World:
             except CannotMeasure:  # the table shows how many are left
                 pass
             self.evidence.files = files, open_files(first.pid)
+        self.evidence.misnumbered = self.ingress.misnumbered()
         programs = (*self.activators, self.scaler)
         self.evidence.errors = [line for each in programs for line in each.errors()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from itertools import count
@@ -16,7 +17,7 @@ from benchmarks.mixed.verdict import Failure, Kill
 from benchmarks.process import wait_until
 from benchmarks.report import Row
 from benchmarks.soak import __main__ as soak
-from benchmarks.soak import checks, network, verdict
+from benchmarks.soak import checks, ingress, network, verdict
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.hostile import AMBIGUOUS
 from benchmarks.soak.ingress import Ingress, configuration
@@ -30,6 +31,7 @@ from tests.rows import in_one_test
 ROUND = 600.0
 KILL = Occurred(Fault.ACTIVATOR_KILL, "127.0.1.2", 100.0, 110.0)
 LIE = Occurred(Fault.BROKEN_FRAMING, "liar", 100.0, 105.0)
+BOTH = "127.0.1.2:8012, 127.0.1.1:8012"
 FAILED = Failure("POST", "", 99.9, 100.1, "502", via="127.0.1.2:8012")
 
 
@@ -81,10 +83,28 @@ def test_a_short_run_has_a_plan() -> None:
         (Failure("GET, lying pod", "", 104.0, 104.1, "3 bytes", wrong=True), Fate.LOST),
         (Failure("GET", "", 104.0, 104.1, "502"), Fate.LOST),  # another service
         (Failure("POST", "web-1.1", 50.0, 50.2, "502"), Fate.POD),
+        (replace(FAILED, kind="h2 GET", via=BOTH, ended=149.5), Fate.INGRESS),
+        (replace(FAILED, kind="h2 GET", ended=149.5), Fate.LOST),  # not repeated
+        (replace(FAILED, kind="h2 GET", via=BOTH, ended=152.5), Fate.LOST),  # another second
+        (replace(FAILED, kind="h2 GET", via=BOTH, ended=149.5, wrong=True), Fate.LOST),
     ],
 )
 def test_why_a_request_failed(failure: Failure, expected: Fate) -> None:
-    assert verdict.fate(failure, [Kill("web-1.1", 50.1, 50.1)], [KILL, LIE]) is expected
+    found = verdict.fate(failure, [Kill("web-1.1", 50.1, 50.1)], [KILL, LIE], [150.0])
+    assert found is expected
+
+
+def test_the_log_of_the_ingress_says_when_it_took_a_wrong_stream_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingress, "RESULTS", tmp_path)
+    at = time.strftime("%Y/%m/%d %H:%M:%S")
+    (tmp_path / "ingress-error.log").write_text(
+        f"{at} [error] 1#1: *2 connect() failed (111: Connection refused) while connecting\n"
+        f"{at} [error] 1#1: *2 upstream sent frame for unknown stream 137 while reading\n"
+    )
+    (found,) = ingress.Ingress(tmp_path, 1, 2).misnumbered()
+    assert -2 < found - time.monotonic() <= 0
 
 
 def test_the_end_of_a_pod_is_an_excuse_only_if_a_fault_hides_it() -> None:
