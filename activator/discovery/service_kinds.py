@@ -250,7 +250,7 @@ class ServicesDialect(JoiningDialect):
         self._reads_workloads = set(WORKLOADS).isdisjoint(unread)
         if not self._reads_workloads:
             self._changed.update(dict.fromkeys(self._known))
-            while self.publish_next():
+            for _ in self.publishing():
                 pass
         self.reports.settle()
 

@@ -619,10 +619,10 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
         key, row = identify(obj, obj["kind"]), KedaDialect.kinds[obj["kind"]]
         parsed.append((key, row, row.parse(key, obj, Scope())))
         row.put(dialect, key, None, parsed[-1][2])
-        dialect.publish_next()
+        list(dialect.publishing())
     for key, row, old in parsed:
         row.put(dialect, key, old, None)
-        dialect.publish_next()
+        list(dialect.publishing())
     kept = [value for value in vars(dialect).values() if isinstance(value, dict)]
     assert kept == [{}] * 4
     [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]
