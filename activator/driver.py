@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Failed
-from activator.records.narration import (
-    ChangeLog,
-    EventKind,
-    Events,
-    Narration,
-    log_route,
-    log_taken,
-)
+from activator.records.narration import EventKind, Events, Narration, log_route, log_taken
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -117,8 +110,7 @@ class Driver:
         self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
         self.on_route: Callable[[RevisionID, ServiceRoute], None] = lambda _revision, _route: None
         self.on_pods: Callable[[RevisionID], None] = lambda _revision: None
-        self._change_log = ChangeLog(clock, self.why)
-        self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
+        self._narration = Narration(throttler, self.events, clock, self.why)
         self.cold_starts = ColdStarts(self.events, why=self.why)
         self._removals: dict[RevisionID, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +127,7 @@ class Driver:
 
     def flush_log(self) -> None:
         """Log how many changes the log has left out."""
-        self._change_log.close()
+        self._narration.log.sum_up()
 
     # -- requests -------------------------------------------------------------------------------
 
