@@ -20,7 +20,7 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of
-from activator.plain.route_table import RouteClaim, RouteTable
+from activator.plain.route_table import RouteTable, claim_of
 from activator.plain.service import BufferedPort
 from activator.plain.slices import NO_LISTENERS, Allotment, OwnListeners, Slice, join
 from activator.plain.workloads import KINDS, Matches, PlainWorkload
@@ -219,11 +219,6 @@ class Behind(NamedTuple):
 
     endpoints: _Endpoints
     own: Mapping[str, str]
-
-
-def claim_of(id_: RevisionID, created: str) -> RouteClaim:
-    """Return the claim of an object to its rules, by the time of its creation."""
-    return RouteClaim(created, str(id_), is_service=id_.kind is RevisionKind.SERVICE)
 
 
 NO_ROUTE: Final = ServiceRoute()
