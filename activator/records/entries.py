@@ -18,6 +18,7 @@ from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
 from throttler.model import AppProtocol, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
+from throttler.request_policies import WaitMode
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 
@@ -366,6 +367,19 @@ class Entry:
         self.load = load
         self.kept: KeptResponses | None = None
         self.lease = WakeLease(load)
+
+
+def queued_by_mode(throttler: RevisionThrottler, entry: Entry | None) -> dict[str, int]:
+    """Return the queued requests of a revision by mode, in the order of WaitMode.
+
+    Arguments:
+        entry: the records of the revision; None before its first request.
+    """
+    counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
+    if entry is not None:
+        counts |= entry.counters.waiting
+    counts["hold"] = max(throttler.queued.waiting - sum(counts.values()), 0)
+    return counts
 
 
 class Entries:

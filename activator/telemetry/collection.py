@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 from activator import __version__
 from activator.knative.words import http_version
 from activator.records.counters import Histogram, HttpCounters, RevisionCounters
-from activator.records.entries import Entry
+from activator.records.entries import Entry, queued_by_mode
 from activator.records.source_status import SourceStatus
 from activator.telemetry import families as f
 from activator.telemetry.families import Family
@@ -25,7 +25,7 @@ from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.model import RevisionKind
 from throttler.pod import PodState
-from throttler.request_policies import NAMES, WaitMode
+from throttler.request_policies import NAMES
 from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
@@ -509,13 +509,7 @@ def _has_modes(row: _Row[L]) -> bool:
 
 
 def _by_mode(row: _Row[L]) -> Mapping[str, int]:
-    if not _has_modes(row):
-        return {}
-    counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
-    if row.entry is not None:
-        counts |= row.entry.counters.waiting
-    counts["hold"] = max(_queued(row) - sum(counts.values()), 0)
-    return counts
+    return queued_by_mode(row.throttler, row.entry) if _has_modes(row) else {}
 
 
 def _early_heads(row: _Row[L]) -> int | None:
