@@ -541,10 +541,6 @@ class Inventory:
         texts = (f"{part.rejected[key]}; {part.effect(key)}" for part in parts)
         return "; ".join(dict.fromkeys(texts))
 
-    def is_rejected(self, key: ObjectKey) -> bool:
-        """Return whether an object is unusable at present, for any dialect."""
-        return any(key in part.rejected for part in self._by_kind.get(key.kind, ()))
-
     def version_of(self, key: ObjectKey) -> ObjectVersion | None:
         """Return the version of an object in force; None if the object is not in force."""
         versions = (part.version_of(key) for part in self._by_kind.get(key.kind, ()))
