@@ -375,7 +375,7 @@ class Runtime:
 
     async def _look_for_silence(self) -> None:
         while True:
-            await self.reporter.busy()  # a pod without requests cannot be silent
+            await self.reporter.busy.wait()  # a pod without requests cannot be silent
             await asyncio.sleep(SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
