@@ -371,7 +371,7 @@ class ApiServer:
         """Read the configuration. Raises ``ClusterConfigError``."""
         async with self._lock:
             if self._connection is None:
-                await self._use(await self._configuration())
+                await self._use(await load(self._kubeconfig, self._environ))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -504,7 +504,7 @@ class ApiServer:
             if old is not None and fresh_enough and not self._is_expired:
                 return old
             try:
-                configuration = await self._configuration()
+                configuration = await load(self._kubeconfig, self._environ)
             except ClusterConfigError as error:
                 # A mounted file may be away for a moment while it is replaced.
                 if old is None:
@@ -544,9 +544,6 @@ class ApiServer:
         self._is_expired = False
         self._read_at = asyncio.get_running_loop().time()
         return connection
-
-    async def _configuration(self) -> Any:
-        return await load(self._kubeconfig, self._environ)
 
 
 class _Connection:
