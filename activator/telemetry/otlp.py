@@ -155,11 +155,10 @@ class _Spans:
         }
         if self._status:
             attributes["http.response.status_code"] = self._status
-        if not error and self._status >= 400:
-            attributes["error.type"] = str(self._status)
-        elif error:
-            attributes["error.type"] = "_OTHER"
-        status = _failed(error) if error or self._status >= 400 else _UNSET
+        is_failed = bool(error) or self._status >= 400
+        if is_failed:
+            attributes["error.type"] = "_OTHER" if error else str(self._status)
+        status = _failed(error) if is_failed else _UNSET
         name = f"{METHODS.get(head.method, 'HTTP')} {self._path}"
         self._add(
             name,
