@@ -16,15 +16,10 @@ from throttler.model import RevisionKind
 
 @dataclass(slots=True)
 class WatchCounters:
-    """Events of one watch since the start."""
+    """Lists and failures of one watch since the start."""
 
     lists: int = 0
-    watches: int = 0
-    events: int = 0
-    garbled: int = 0
     failures: int = 0
-    expired: int = 0
-    emptied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
