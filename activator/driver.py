@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Failed
@@ -32,9 +32,6 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import Changes, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
-
-if TYPE_CHECKING:
-    from activator.runtime import RevisionLoad, RouteTable
 
 #: Seconds for which a deleted route object still gets requests.
 _KEPT: Final = 3.0
@@ -67,16 +64,14 @@ class Driver:
     """Carries out the decisions of the throttler.
 
     Arguments:
-        load_for: returns the load record of a revision.
+        entries: the records of revisions that have had requests.
         clock: seconds, monotonic, with the same base as the loop's clock.
-        cluster_domain: the suffix of hosts that name a revision.
         remove_load: called for a deleted revision, which may still have requests.
-        table, unknown: see ``Entries``.
 
     The caller sets ``prober`` and ``pools`` before the first revision exists.
 
     Attributes:
-        entries: the records of revisions that have had requests.
+        entries: see above.
         events: passes events of revisions and pods to listeners.
         autoscaler_lost: returns whether the autoscaler of a kind is configured but not connected.
         hurry_discovery: called when the first request of a revision is queued, or will be soon.
@@ -93,16 +88,13 @@ class Driver:
     def __init__(
         self,
         throttler: Throttler,
-        load_for: Callable[[RevisionID], RevisionLoad],
+        entries: Entries,
         clock: Callable[[], float] = time.monotonic,
-        cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
-        table: RouteTable[RevisionID] | None = None,
-        unknown: RevisionKind = RevisionKind.REVISION,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
-        self.entries = Entries(throttler, load_for, cluster_domain, table, unknown)
+        self.entries = entries
         self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False

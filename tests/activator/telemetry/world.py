@@ -12,7 +12,7 @@ from activator.autoscaler.reporter import StatReporter
 from activator.driver import Driver
 from activator.plain.route_table import RouteTable
 from activator.records.counters import LAG_BOUNDS, Histogram
-from activator.records.entries import Entry
+from activator.records.entries import Entries, Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.telemetry.otel import Identity, LoopLag
 from throttler.model import (
@@ -57,8 +57,8 @@ class World(ANY):
         self.reporter = StatReporter(
             (), clock=self.clock, revisions=lambda: [each.revision for each in throttler]
         )
-        load = self.reporter.loads.load
-        self.driver = Driver(throttler, load, self.clock, table=RouteTable())
+        entries = Entries(throttler, self.reporter.loads.load, table=RouteTable())
+        self.driver = Driver(throttler, entries, self.clock)
         self.driver.prober = self.driver.pools = Nobody()
         self.history = History(self.clock, lambda: self.clock.now)
         self.history.known = self.driver.entries.known
