@@ -266,11 +266,6 @@ class Runtime:
 
     # -- for the admin port ---------------------------------------------------------------------
 
-    @property
-    def pod_name(self) -> str:
-        """The name of this activator's pod."""
-        return self.settings.pod_name
-
     def certificate_warnings(self) -> Sequence[str]:
         """Return which certificates of listeners have expired, or will soon, as sentences."""
         return self.observers.certificates.warnings(time.time())

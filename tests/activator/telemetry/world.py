@@ -14,6 +14,7 @@ from activator.plain.route_table import RouteTable
 from activator.records.counters import LAG_BOUNDS, Histogram
 from activator.records.entries import Entries, Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
+from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import Identity, LoopLag
 from throttler.model import (
     Endpoint,
@@ -92,7 +93,7 @@ class World(ANY):
             pauses=Histogram(LAG_BOUNDS),
             certificates=SimpleNamespace(expiry={"https": 1_800_000_000.0}),
         )
-        self.pod_name = "activator-1"
+        self.settings = SimpleNamespace(pod_name="activator-1")
         self.started_at = self.clock.now - 60
         self.not_ready = ""
         self.text: Any = b"up 1\n"
@@ -164,3 +165,8 @@ class World(ANY):
     def entry(self, throttler: RevisionThrottler) -> Entry:
         """Return the revision's entry, as a request would."""
         return self.driver.entries.of(throttler.revision.id)
+
+
+def text_of(world: World) -> str:
+    """Return all metrics as a scrape gets them."""
+    return b"".join(Metrics(world).chunks()).decode()
