@@ -157,13 +157,9 @@ class Links:
     def __iter__(self) -> Iterator[AutoscalerLink]:
         return (link for link in (self.autoscaler, self.scaler) if link is not None)
 
-    def of(self, kind: RevisionKind) -> AutoscalerLink | None:
-        """Return the link to the autoscaler of a kind; None without one."""
-        return self.autoscaler if kind is RevisionKind.REVISION else self.scaler
-
     def is_lost(self, kind: RevisionKind) -> bool:
         """Return whether the autoscaler of a kind is configured but not connected."""
-        link = self.of(kind)
+        link = self.autoscaler if kind is RevisionKind.REVISION else self.scaler
         return link is not None and not link.connected
 
     def misses_autoscaler(self) -> bool:
