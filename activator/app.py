@@ -106,7 +106,7 @@ async def run_activator(
         if not await _unless(stop.requested, servers.start()):
             return stop.status
         stop.phases = partial(phases_of, runtime)
-        addresses = servers.describe()
+        addresses = servers.addresses
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
         )

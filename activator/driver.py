@@ -11,18 +11,11 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Failed
-from activator.records.narration import (
-    ChangeLog,
-    EventKind,
-    Events,
-    Narration,
-    log_route,
-    log_taken,
-)
+from activator.records.narration import EventKind, Events, Narration, log_route, log_taken
 from throttler.model import (
     AppProtocol,
     ListedEndpoints,
@@ -39,9 +32,6 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import Changes, Ticket
 from throttler.wait_reason import expired_reason, waiting_reason
-
-if TYPE_CHECKING:
-    from activator.runtime import RevisionLoad, RouteTable
 
 #: Seconds for which a deleted route object still gets requests.
 _KEPT: Final = 3.0
@@ -74,16 +64,14 @@ class Driver:
     """Carries out the decisions of the throttler.
 
     Arguments:
-        load_for: returns the load record of a revision.
+        entries: the records of revisions that have had requests.
         clock: seconds, monotonic, with the same base as the loop's clock.
-        cluster_domain: the suffix of hosts that name a revision.
         remove_load: called for a deleted revision, which may still have requests.
-        table, unknown: see ``Entries``.
 
     The caller sets ``prober`` and ``pools`` before the first revision exists.
 
     Attributes:
-        entries: the records of revisions that have had requests.
+        entries: see above.
         events: passes events of revisions and pods to listeners.
         autoscaler_lost: returns whether the autoscaler of a kind is configured but not connected.
         hurry_discovery: called when the first request of a revision is queued, or will be soon.
@@ -100,16 +88,13 @@ class Driver:
     def __init__(
         self,
         throttler: Throttler,
-        load_for: Callable[[RevisionID], RevisionLoad],
+        entries: Entries,
         clock: Callable[[], float] = time.monotonic,
-        cluster_domain: str = "cluster.local",
         remove_load: Callable[[RevisionID], None] = lambda _: None,
-        table: RouteTable[RevisionID] | None = None,
-        unknown: RevisionKind = RevisionKind.REVISION,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
-        self.entries = Entries(throttler, load_for, cluster_domain, table, unknown)
+        self.entries = entries
         self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[RevisionKind], bool] = lambda _kind: False
@@ -117,8 +102,7 @@ class Driver:
         self.on_stranded: Callable[[Ticket], None] = lambda ticket: None
         self.on_route: Callable[[RevisionID, ServiceRoute], None] = lambda _revision, _route: None
         self.on_pods: Callable[[RevisionID], None] = lambda _revision: None
-        self._change_log = ChangeLog(clock, self.why)
-        self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
+        self._narration = Narration(throttler, self.events, clock, self.why)
         self.cold_starts = ColdStarts(self.events, why=self.why)
         self._removals: dict[RevisionID, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +119,7 @@ class Driver:
 
     def flush_log(self) -> None:
         """Log how many changes the log has left out."""
-        self._change_log.close()
+        self._narration.log.sum_up()
 
     # -- requests -------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from activator.knative.configmaps.observability import ObservabilityConfig, obse
 from activator.knative.configmaps.process_log import LogChanges, LoggingConfig, logging_reader
 from activator.knative.system_objects import SystemObjects
 from activator.knative.words import CERTIFICATE_SECRET
-from activator.plain.route_table import RouteTable as RouteTable
+from activator.plain.route_table import RouteTable
 from activator.probing.prober import PodProber
 from activator.process.outputs import Outputs
 from activator.process.timers import Tasks
@@ -47,6 +47,7 @@ from activator.proxy.message.waiting_page import Template
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools as ProbePools
 from activator.proxy.transport.peer_socket import UnreadBytes
+from activator.records.entries import Entries
 from activator.records.source_status import NO_SOURCE, SourceStatus
 from activator.settings.config import Settings
 from activator.telemetry.metrics import Metrics
@@ -170,15 +171,14 @@ class Runtime:
     def _make_driver(self, throttler: Throttler) -> Driver:
         settings = self.settings
         kinds = (each.revision_kind for name, each in DIALECTS.items() if name in settings.dialect)
-        return Driver(
+        entries = Entries(
             throttler,
             self.reporter.loads.load,
-            self._clock,
-            cluster_domain=settings.cluster_domain,
-            remove_load=self.reporter.loads.remove,
-            table=RouteTable() if {"services", "keda"} & set(settings.dialect) else None,
-            unknown=next(kind for kind in kinds if kind is not None),  # an unknown host's
+            settings.cluster_domain,
+            RouteTable() if {"services", "keda"} & set(settings.dialect) else None,
+            next(kind for kind in kinds if kind is not None),  # an unknown host's
         )
+        return Driver(throttler, entries, self._clock, self.reporter.loads.remove)
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
@@ -265,11 +265,6 @@ class Runtime:
         self.proxy.services.tracer = tracer
 
     # -- for the admin port ---------------------------------------------------------------------
-
-    @property
-    def pod_name(self) -> str:
-        """The name of this activator's pod."""
-        return self.settings.pod_name
 
     def certificate_warnings(self) -> Sequence[str]:
         """Return which certificates of listeners have expired, or will soon, as sentences."""
@@ -375,7 +370,7 @@ class Runtime:
 
     async def _look_for_silence(self) -> None:
         while True:
-            await self.reporter.busy()  # a pod without requests cannot be silent
+            await self.reporter.busy.wait()  # a pod without requests cannot be silent
             await asyncio.sleep(SCAN_PERIOD)
             self.driver.probe_silent_pods()
 

@@ -54,7 +54,11 @@ MOST_HEAD: Final = 64 << 10
 
 
 class Servers:
-    """The listeners: opened together, closed together."""
+    """The listeners: opened together, closed together.
+
+    Attributes:
+        addresses: of the open listeners, by name.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         """Open the ports.
@@ -70,7 +74,7 @@ class Servers:
         secure = metrics_tls(settings)
         store = self._store = store_tls(settings)
         self.sockets = _listen(settings)
-        self._addresses = {name: _address(sock) for name, sock in self.sockets.items()}
+        self.addresses = {name: _address(sock) for name, sock in self.sockets.items()}
         self._events = EventFeed(runtime.driver.events)
         connections = runtime.pools.files.shares.admin
         self._tcp = TcpClients(runtime.proxy)
@@ -81,7 +85,7 @@ class Servers:
             settings.admin_hosts,
             self._events,
             settings.scaler_page_url,
-            self._addresses.get("admit", ""),
+            self.addresses.get("admit", ""),
             port_warnings=self._port_warnings,
             add_on=settings.dialect == ("keda",),
         )
@@ -94,7 +98,7 @@ class Servers:
         if store is not None:
             runtime.observers.certificates["https"] = store
         self._memory = Memory(runtime.observers.pauses.observe)
-        self._data = [data_server(runtime.proxy)]
+        self._data = data_server(runtime.proxy)
         self._admission: PausingListener | None = None
 
     def _port_warnings(self) -> Iterator[ObjectWarning]:
@@ -127,7 +131,7 @@ class Servers:
         self._memory.begin()
         total = self.runtime.driver.throttler.total
         self.runtime.tasks.start(self._memory.keep(lambda: total.depth))
-        await self._serve(self._data[0], *data)
+        await self._serve(self._data, *data)
         self.service_ports.start()
         if "admit" in sockets:
             self._admission = self._listen_for_proxies(sockets["admit"])
@@ -146,8 +150,8 @@ class Servers:
         settings = self.runtime.settings
         sock = listen(settings.bind, settings.https_port, "--https-port")
         self.sockets["https"] = sock
-        self._addresses["https"] = _address(sock)
-        self._data[0].secure[sock] = secure.context
+        self.addresses["https"] = _address(sock)
+        self._data.secure[sock] = secure.context
         return sock
 
     def _listen_for_proxies(self, sock: socket.socket) -> PausingListener:
@@ -161,7 +165,7 @@ class Servers:
         while True:
             for name, sock in self.sockets.items():
                 if not _is_listening(sock):
-                    logger.error("the listener %s has failed: %s", name, self._addresses[name])
+                    logger.error("the listener %s has failed: %s", name, self.addresses[name])
                     return
             now = asyncio.get_running_loop().time()
             await asyncio.sleep(_CHECK_LISTENERS - now % _CHECK_LISTENERS)
@@ -176,19 +180,16 @@ class Servers:
             How many connections with open requests were closed at its end.
         """
         self._stop_accepting()
-        for server in self._data:
-            server.should_exit = True
-        tasks = [self._tasks[server] for server in self._data]
-        proxy = self.runtime.proxy
-        if await _are_done(tasks, drain_timeout * _DRAIN_WAITING):
+        self._data.should_exit = True
+        task, proxy = self._tasks[self._data], self.runtime.proxy
+        if await _is_done(task, drain_timeout * _DRAIN_WAITING):
             return 0
         proxy.drain()
-        if await _are_done(tasks, drain_timeout * (1 - _DRAIN_WAITING)):
+        if await _is_done(task, drain_timeout * (1 - _DRAIN_WAITING)):
             return 0
         cut = proxy.force_end()
-        await _are_done(tasks, _LAST_RESPONSES)
-        for server in self._data:
-            server.force_exit = True
+        await _is_done(task, _LAST_RESPONSES)
+        self._data.force_exit = True
         return cut
 
     def _stop_accepting(self) -> None:
@@ -210,14 +211,10 @@ class Servers:
             sock.close()  # after a failed start, some sockets have no server
         await self._lifespan.aclose()
 
-    def describe(self) -> dict[str, str]:
-        """Return the addresses of the listeners, by name."""
-        return dict(self._addresses)
 
-
-async def _are_done(tasks: list[asyncio.Task[None]], within: float) -> bool:
-    _, running = await asyncio.wait(tasks, timeout=within)
-    return not running
+async def _is_done(task: asyncio.Task[None], within: float) -> bool:
+    done, _ = await asyncio.wait([task], timeout=within)
+    return bool(done)
 
 
 def _listen(settings: Settings) -> dict[str, socket.socket]:

@@ -8,13 +8,13 @@ Knative has no counterpart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from activator.admin.views import activators, details, revisions
-from activator.records.entries import NO_AGENTS, Agents, Entry
+from activator.records.entries import NO_AGENTS, Agents, Entry, queued_by_mode
 from activator.records.narration import WORDS
 from activator.records.source_status import NO_SOURCE, ObjectWarning, SourceStatus
 from throttler.balancing import adaptive_mode, policy_name
@@ -22,7 +22,7 @@ from throttler.capacity import CapacityTerms
 from throttler.model import NO_TIMEOUT, ProbeKind, QueueOrder, Revision, RevisionID, ServiceRoute
 from throttler.pod import PodState, PodTracker
 from throttler.pod_rule import verdict
-from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, RequestPolicies, WaitMode
+from throttler.request_policies import HIGH, LOW, NAMES, NORMAL, RequestPolicies
 from throttler.revision import RevisionThrottler, Statistics
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def revision_view(driver: Driver, throttler: RevisionThrottler) -> revisions.Rev
         "reasonDetail": detail or None,
         "lastFailure": _failure(driver.entries.known(revision.id), now),
         "forecast": {
-            "startSeconds": _rounded(statistics.start),
-            "startingSeconds": _rounded(throttler.forecast.starting(now)),
-            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
-            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
+            "startSeconds": _rounded(statistics.start, 6),
+            "startingSeconds": _rounded(throttler.forecast.starting(now), 6),
+            "drainSecondsPerRequest": _rounded(_per_request(statistics), 6),
+            "expectedWaitSeconds": _rounded(throttler.expected_wait(now), 6),
         },
         "failedStarts": driver.cold_starts.failed(throttler),
         "reachableHealthyPods": statistics.in_reach,
@@ -212,7 +212,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> detai
         "decidedBy": decided.rule.value,
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
-        "silentSeconds": _seconds(throttler.silence.silent_for(pod, now)),
+        "silentSeconds": _rounded(throttler.silence.silent_for(pod, now)),
         "limit": pod.limit if is_limited else None,
         "adaptiveLimit": None if adaptive is None else adaptive.limit_of(pod),
         "lastError": pod.probe.error or None,
@@ -275,12 +275,8 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 6)
-
-
-def _seconds(passed: float | None) -> float | None:
-    return None if passed is None else round(passed, 3)
+def _rounded(seconds: float | None, digits: int = 3) -> float | None:
+    return None if seconds is None else round(seconds, digits)
 
 
 def _ago(when: float | None, now: float) -> float | None:
@@ -365,23 +361,13 @@ def while_waiting_view(
     waiting = (throttler.revision.policies.requests or _NO_POLICIES).waiting
     if waiting is None:
         return None
-    counts: Mapping[str, int] = {} if entry is None else entry.counters.waiting
-    page, heartbeat, refuse = (
-        counts.get(mode.value, 0) for mode in (WaitMode.PAGE, WaitMode.HEARTBEAT, WaitMode.REFUSE)
-    )
-    held = throttler.queued.waiting - page - heartbeat - refuse
     return {
         "modes": [mode.value for mode in waiting.modes],
         "pageAfterSeconds": waiting.page_after,
         "pageTemplate": waiting.page_template or None,
         "heartbeatSeconds": waiting.heartbeat_every,
         "earlyHeads": 0 if entry is None else entry.counters.early_heads,
-        "queuedByMode": {
-            "hold": max(held, 0),
-            "page": page,
-            "heartbeat": heartbeat,
-            "refuse": refuse,
-        },
+        "queuedByMode": cast("details.ModesView", queued_by_mode(throttler, entry)),
         "leaseSeconds": 0.0 if entry is None else round(entry.lease.seconds_left(now), 1),
     }
 
@@ -458,7 +444,7 @@ def watches_view(source: SourceStatus) -> dict[str, activators.WatchView]:
     """Return ``watches``, by kind."""
     return {
         kind: {
-            "ageSeconds": _seconds(each.age),
+            "ageSeconds": _rounded(each.age),
             "error": each.error or None,
             "drifted": source.missed.found.get(kind, 0),
         }
@@ -519,7 +505,7 @@ def autoscaler_view(link: AutoscalerLink | None) -> activators.AutoscalerView | 
         return None
     return {
         "connected": link.connected,
-        "ageSeconds": _seconds(link.age()),
-        "lastSentSecondsAgo": _seconds(link.last_sent_age()),
+        "ageSeconds": _rounded(link.age()),
+        "lastSentSecondsAgo": _rounded(link.last_sent_age()),
         "lastError": link.last_error or None,
     }

@@ -162,7 +162,7 @@ class _Handlers:
         return as_json(document(__version__))
 
     async def events(self, request: Request) -> Response:
-        hello = {"podName": self._runtime.pod_name, "version": __version__}
+        hello = {"podName": self._runtime.settings.pod_name, "version": __version__}
         return event_feed.stream_events(request, self._feed, hello)
 
     def _wanted(self, query: QueryParams) -> list[RevisionThrottler]:
@@ -203,7 +203,7 @@ class _Handlers:
         runtime = self._runtime
         reason, source = runtime.ready(), self._source()
         return {
-            "podName": runtime.pod_name,
+            "podName": runtime.settings.pod_name,
             "version": __version__,
             "build": running().value,
             "uptimeSeconds": round(runtime.driver.clock() - runtime.started_at, 3),
@@ -284,8 +284,9 @@ def create_app(
         add_on: whether ``/readyz`` responds as the KEDA HTTP add-on.
     """
     handlers = _Handlers(runtime, feed, scaler_page, admission, port_warnings)
+    text = partial(index, runtime.settings.pod_name)
     routes = [
-        *assets.page_routes(assets.dashboard(), assets.INDEX, partial(index, runtime.pod_name)),
+        *assets.page_routes(assets.dashboard(), assets.INDEX, text),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz_of_add_on if add_on else handlers.readyz),
         Route("/livez", handlers.livez),

@@ -10,10 +10,11 @@ first reader of an event makes its text. The text has the form of server-sent ev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -95,10 +96,10 @@ class EventFeed:
         self.last = 0
         self._session = ""
         self._readers: set[EventReader] = set()
-        self._sleepers: list[asyncio.Future[None]] = []
-        self._waking: deque[asyncio.Future[None]] = deque()
         self._end: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
         self._closed = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     @property
     def readers(self) -> int:
@@ -148,7 +149,7 @@ class EventFeed:
             self._end.cancel()
         self._stop_listening()
         self._closed.set()
-        self._wake_all()
+        self._news.set()
 
     def _listen(self) -> None:
         if self._end is not None:
@@ -180,56 +181,28 @@ class EventFeed:
         """Record an event, see events.Listener."""
         self.last += 1
         self._ring.append(_Event(kind, revision, what, self._wall_clock()))
-        if self._sleepers:
-            self._wake_all()
+        self._news.set()
 
     # -- waiting for them -----------------------------------------------------------------------
 
     async def news(self, seconds: float) -> None:
         """Return on a new event, when the feed closes, or after this many seconds."""
-        sleeper = asyncio.get_running_loop().create_future()
-        self._sleepers.append(sleeper)
-        try:
-            await asyncio.wait((sleeper,), timeout=seconds)
-        finally:
-            if sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
+        self._news.clear()
+        await _set_within(seconds, self._news)
 
     async def pause(self, seconds: float) -> None:
         """Return after this many seconds, or when the feed closes."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-        except TimeoutError:
-            pass
+        await _set_within(seconds, self._closed)
 
     async def turn(self) -> None:
         """Return at this reader's turn. Each turn of the loop has one, so that requests pass."""
-        sleeper = asyncio.get_running_loop().create_future()
-        self._wake((sleeper,))
-        await sleeper
+        async with self._turn:
+            await asyncio.sleep(0)
 
     @property
     def closed(self) -> bool:
         """Return whether all streams must end."""
         return self._closed.is_set()
-
-    def _wake_all(self) -> None:
-        self._wake(self._sleepers)
-        self._sleepers.clear()
-
-    def _wake(self, sleepers: Iterable[asyncio.Future[None]]) -> None:
-        idle = not self._waking
-        self._waking.extend(sleepers)
-        if idle and self._waking:
-            asyncio.get_running_loop().call_soon(self._wake_next)
-
-    def _wake_next(self) -> None:
-        sleeper = self._waking.popleft()
-        if not sleeper.done():  # its client is gone
-            sleeper.set_result(None)
-        if self._waking:
-            asyncio.get_running_loop().call_soon(self._wake_next)
 
     # -- for readers ----------------------------------------------------------------------------
 
@@ -245,6 +218,12 @@ class EventFeed:
     def id_of(self, number: int) -> str:
         """Return the id of an event, for clients."""
         return f"{self._session}-{number}"
+
+
+async def _set_within(seconds: float, event: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 @dataclass(slots=True, eq=False)

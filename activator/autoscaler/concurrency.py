@@ -46,6 +46,8 @@ class RevisionLoad:
     Attributes:
         revision_id: the revision.
         in_flight: requests between ``request_began`` and ``request_ended``; read only.
+        reported: whether the next report contains this revision; False after a period without
+            requests; read only.
     """
 
     __slots__ = (
@@ -54,11 +56,11 @@ class RevisionLoad:
         "_discount",
         "_period_start",
         "_removed",
-        "_reported",
         "_reporter",
         "_since",
         "_weight",
         "in_flight",
+        "reported",
         "revision_id",
     )
 
@@ -66,7 +68,7 @@ class RevisionLoad:
         self.revision_id = revision_id
         self.in_flight = 0
         self._reporter = reporter
-        self._reported = False
+        self.reported = False
         self._removed = False  # the revision was deleted
         self._arrivals = 0
         self._before = 0  # arrivals before this period, without what is no request
@@ -74,11 +76,6 @@ class RevisionLoad:
         self._since = 0.0
         self._period_start = 0.0
         self._discount = 0  # requests that the poke has reported already
-
-    @property
-    def reported(self) -> bool:
-        """Whether the next report contains this revision; False after a period without requests."""
-        return self._reported
 
     @property
     def arrived(self) -> int:
@@ -102,7 +99,7 @@ class RevisionLoad:
             now: seconds, on the clock of ``report``.
         """
         in_flight = self.in_flight
-        if self._reported:
+        if self.reported:
             self._weight += in_flight * (now - self._since)
             self._since = now
             self._arrivals += 1
@@ -119,7 +116,7 @@ class RevisionLoad:
 
     def _activate(self, now: float) -> None:
         # All fields are set before the poke, so that its listeners see a counted request.
-        self._reported = True
+        self.reported = True
         self._discount = POKE_COUNT
         self._arrivals = 1
         self._weight = 0.0
@@ -137,7 +134,7 @@ class RevisionLoad:
             max(mean - self._discount, 0.0),
             max(self._arrivals - self._discount, 0),
         )
-        self._reported = bool(self._arrivals or self.in_flight or weight)
+        self.reported = bool(self._arrivals or self.in_flight or weight)
         self._before += self._arrivals
         self._arrivals = 0
         self._discount = 0
@@ -185,7 +182,7 @@ class ConcurrencyReporter:
         if load is None:
             return
         load._removed = True
-        if not load._reported:
+        if not load.reported:
             del self._loads[revision_id]
 
     def report(self, now: float) -> list[Stat]:
@@ -196,9 +193,9 @@ class ConcurrencyReporter:
         """
         active = self._active
         stats = [load._report(now) for load in active]
-        self._active = [load for load in active if load._reported]
+        self._active = [load for load in active if load.reported]
         for load in active:
-            if load._removed and not load._reported:
+            if load._removed and not load.reported:
                 del self._loads[load.revision_id]
         return stats
 

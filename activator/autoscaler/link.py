@@ -134,9 +134,7 @@ class AutoscalerLink:
 
         Call it in the event loop.
         """
-        if self._last_sent is None:
-            return None
-        return asyncio.get_running_loop().time() - self._last_sent
+        return _seconds_since(self._last_sent)
 
     def age(self) -> float | None:
         """Return the seconds since the last sign of life of the peer: a connection, or a pong.
@@ -144,9 +142,7 @@ class AutoscalerLink:
         At most about three while the peer works. Without a sign of life, the seconds since ``run``
         began; None before that. Call it in the event loop.
         """
-        if self._alive_at is None:
-            return None
-        return asyncio.get_running_loop().time() - self._alive_at
+        return _seconds_since(self._alive_at)
 
     def lost_for(self) -> float:
         """Return the seconds since the last connection was lost; 0 with one, or before the first.
@@ -372,6 +368,10 @@ class AutoscalerLink:
                 await connection.close(CloseCode.GOING_AWAY)
         except TimeoutError:
             pass
+
+
+def _seconds_since(moment: float | None) -> float | None:
+    return None if moment is None else asyncio.get_running_loop().time() - moment
 
 
 def _why(error: BaseException) -> str:

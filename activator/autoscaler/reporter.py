@@ -57,6 +57,7 @@ class StatReporter:
     Attributes:
         loads: the load of each revision.
         queue: the counts for a scaler that polls.
+        busy: set while a revision has requests, or had one in the last period.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class StatReporter:
         self.loads = ConcurrencyReporter(self._poke)
         self.queue = RouteCounts(revisions, self.loads.find, clock)
         self._sinks = (*sinks, self.queue.on_stats)
-        self._busy = asyncio.Event()  # set while a revision is not dormant
+        self.busy = asyncio.Event()
 
     async def run(self) -> None:
         """Report every period until cancelled; pokes work without it.
@@ -85,19 +86,12 @@ class StatReporter:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
-            await self._busy.wait()
+            await self.busy.wait()
             # Periods that passed in dormancy, or while the loop was busy, get no report. The next
             # one covers them.
             passed = math.floor((loop.time() - began) / self._period + _EARLY)
             await asyncio.sleep(began + (passed + 1) * self._period - loop.time())
             self.report()
-
-    async def busy(self) -> None:
-        """Return at once while a revision has requests, or had one in the last period.
-
-        Otherwise, return as soon as a revision gets a request.
-        """
-        await self._busy.wait()
 
     def report(self) -> None:
         """Close the period now, and pass its stats to the sinks if a revision is not dormant."""
@@ -105,10 +99,10 @@ class StatReporter:
         if stats:
             self._pass_on(stats)
         if self.loads.is_dormant():
-            self._busy.clear()
+            self.busy.clear()
 
     def _poke(self, revision_id: RevisionID) -> None:
-        self._busy.set()
+        self.busy.set()
         self._pass_on([poke_of(revision_id)])
 
     def _pass_on(self, stats: list[Stat]) -> None:
@@ -163,13 +157,9 @@ class Links:
     def __iter__(self) -> Iterator[AutoscalerLink]:
         return (link for link in (self.autoscaler, self.scaler) if link is not None)
 
-    def of(self, kind: RevisionKind) -> AutoscalerLink | None:
-        """Return the link to the autoscaler of a kind; None without one."""
-        return self.autoscaler if kind is RevisionKind.REVISION else self.scaler
-
     def is_lost(self, kind: RevisionKind) -> bool:
         """Return whether the autoscaler of a kind is configured but not connected."""
-        link = self.of(kind)
+        link = self.autoscaler if kind is RevisionKind.REVISION else self.scaler
         return link is not None and not link.connected
 
     def misses_autoscaler(self) -> bool:

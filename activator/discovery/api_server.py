@@ -58,7 +58,7 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
     """
     package = kubernetes_package.load()
     config, configuration = package.config, package.configuration()
-    home = _expanded(HOME_KUBECONFIG)
+    home = _path(HOME_KUBECONFIG)
     if kubeconfig:
         is_variable = kubeconfig == environ.get("KUBECONFIG")
         setting = "KUBECONFIG" if is_variable else "--kubeconfig"
@@ -71,8 +71,8 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
                 f"in a cluster, but its service account cannot be used: {error} Mount the "
                 "token (automountServiceAccountToken), or set KUBECONFIG"
             ) from error
-    elif _exists(home):
-        await _load_kubeconfig(home, configuration)
+    elif home.is_file():
+        await _load_kubeconfig(str(home), configuration)
     else:
         raise ClusterConfigError(
             "no cluster: KUBERNETES_SERVICE_HOST is not set, so this is no pod, and there is "
@@ -85,8 +85,8 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
 async def _load_kubeconfig(paths: str, configuration: Any, setting: str = "KUBECONFIG") -> None:
     config = kubernetes_package.load().config
     names = paths.split(os.pathsep)
-    if not any(_exists(path) for path in names):
-        folder = next(filter(_is_folder, names), None)
+    if not any(_path(name).is_file() for name in names):
+        folder = next((name for name in names if _path(name).is_dir()), None)
         wrong = f"{paths}, which does not exist" if folder is None else f"{folder}, a folder"
         raise ClusterConfigError(f"{setting} names {wrong}: set it to a kubeconfig file")
     try:
@@ -99,16 +99,8 @@ async def _load_kubeconfig(paths: str, configuration: Any, setting: str = "KUBEC
         ) from error
 
 
-def _expanded(path: str) -> str:
-    return str(Path(path).expanduser())
-
-
-def _is_folder(path: str) -> bool:
-    return Path(path).expanduser().is_dir()
-
-
-def _exists(path: str) -> bool:
-    return Path(path).expanduser().is_file()
+def _path(name: str) -> Path:
+    return Path(name).expanduser()
 
 
 async def authorization(configuration: Any) -> dict[str, str]:
@@ -379,7 +371,7 @@ class ApiServer:
         """Read the configuration. Raises ``ClusterConfigError``."""
         async with self._lock:
             if self._connection is None:
-                await self._use(await self._configuration())
+                await self._use(await load(self._kubeconfig, self._environ))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -512,7 +504,7 @@ class ApiServer:
             if old is not None and fresh_enough and not self._is_expired:
                 return old
             try:
-                configuration = await self._configuration()
+                configuration = await load(self._kubeconfig, self._environ)
             except ClusterConfigError as error:
                 # A mounted file may be away for a moment while it is replaced.
                 if old is None:
@@ -552,9 +544,6 @@ class ApiServer:
         self._is_expired = False
         self._read_at = asyncio.get_running_loop().time()
         return connection
-
-    async def _configuration(self) -> Any:
-        return await load(self._kubeconfig, self._environ)
 
 
 class _Connection:

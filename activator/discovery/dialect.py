@@ -20,7 +20,7 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey, root
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import endpoints_of
-from activator.plain.route_table import RouteClaim, RouteTable
+from activator.plain.route_table import RouteTable, claim_of
 from activator.plain.service import BufferedPort
 from activator.plain.slices import NO_LISTENERS, Allotment, OwnListeners, Slice, join
 from activator.plain.workloads import KINDS, Matches, PlainWorkload
@@ -38,6 +38,7 @@ from throttler.model import (
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _Endpoints = Mapping[AppProtocol, ListedEndpoints]
 
@@ -151,6 +152,20 @@ def _log_problem(id_: RevisionID, kind: str, problem: ServiceProblem) -> None:
     )
 
 
+def drain(changed: dict[K, None], publish: Callable[[K], None]) -> Iterator[None]:
+    """Publish each key in a step of its own; other tasks may run between the steps.
+
+    Arguments:
+        changed: a dict, not a set: it keeps the order of the changes. A key stays in it until the
+            sink has taken its value.
+    """
+    while changed:
+        key = next(iter(changed))
+        publish(key)
+        del changed[key]
+        yield
+
+
 class Dialect:
     """One dialect: its kinds, and the sums of its objects. It passes changed sums to the sinks.
 
@@ -178,8 +193,8 @@ class Dialect:
         self._system = system
         self._scope = scope
 
-    def publish_next(self) -> bool:
-        """Pass on one sum that has changed, and return whether there was one."""
+    def publishing(self) -> Iterator[None]:
+        """Pass on the sums that have changed, one in each step."""
         raise NotImplementedError
 
     def warnings(self) -> Iterable[ObjectWarning]:
@@ -206,11 +221,6 @@ class Behind(NamedTuple):
     own: Mapping[str, str]
 
 
-def claim_of(id_: RevisionID, created: str) -> RouteClaim:
-    """Return the claim of an object to its rules, by the time of its creation."""
-    return RouteClaim(created, str(id_), is_service=id_.kind is RevisionKind.SERVICE)
-
-
 NO_ROUTE: Final = ServiceRoute()
 
 
@@ -233,7 +243,6 @@ class JoiningDialect(Dialect):
     def __init__(self, sink: Sink, system: SystemObjects, scope: Scope) -> None:
         super().__init__(sink, system, scope)
         self.reports = ProblemReports()
-        # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
         self._rules: RouteTable[RevisionID] = RouteTable()
         # By Service and name: slices that list pods, and slices of the takeover.
@@ -304,16 +313,8 @@ class JoiningDialect(Dialect):
         own = listeners.among(pods) if any(map(listeners.has_port, numbers)) else {}
         return Behind(endpoints_of(pods, port, own), own)
 
-    def publish_next(self) -> bool:
-        """Pass on one changed revision, and return whether there was one.
-
-        It stays marked as changed until the sink has taken it.
-        """
-        for id_ in self._changed:
-            self._publish(id_)
-            del self._changed[id_]
-            return True
-        return False
+    def publishing(self) -> Iterator[None]:
+        return drain(self._changed, self._publish)
 
     def _publish(self, id_: RevisionID) -> None:
         raise NotImplementedError

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import yaml
+from yaml.composer import Composer
 
 # Objects of Kubernetes nest about 15 levels; Python's own recursion limit must stay far away.
 MAX_DEPTH = 100
@@ -112,19 +113,69 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class _Loader(yaml.CSafeLoader):
-    """The C parser with the safe tags; times stay texts, as in Kubernetes."""
+class _Loader(Composer, yaml.CSafeLoader):
+    """The C parser with the safe tags; times stay texts, as in Kubernetes.
+
+    PyYAML's composer in Python makes the nodes, with limits. The one in C recurses without a limit.
+    """
 
     yaml_implicit_resolvers: ClassVar[Any] = {  # type: ignore[misc] # where PyYAML looks
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def __init__(self, text: str) -> None:
+        yaml.CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Return the next node of a document, within the limits. Raises ``DocumentError``."""
+        if parent is None:  # anchors end with a document
+            self._weight = 0
+            self._weights: dict[str, int] = {}  # of the whole values with an anchor
+            self._keys: dict[yaml.Node, set[tuple[str, str]]] = {}
+        event: Any = self.peek_event()
+        is_collection = isinstance(event, yaml.CollectionStartEvent)
+        if is_collection and self._depth >= MAX_DEPTH:
+            _fail(event, f"nested more than {MAX_DEPTH} levels deep")
+        before, weight = self._weight, 1
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._weights:
+                what = "refers to nothing, or to a value that contains it"
+                _fail(event, f"alias *{event.anchor} {what}")
+            weight = self._weights[event.anchor]
+        elif event.anchor is not None:  # a later value may have the anchor of an earlier one
+            self.anchors.pop(event.anchor, None)
+            self._weights.pop(event.anchor, None)
+        self._depth += is_collection
+        node = super().compose_node(parent, index)
+        self._depth -= is_collection
+        self._weight += weight
+        if self._weight > MAX_NODES:
+            _fail(node, f"more than {MAX_NODES} values with all aliases resolved")
+        if event.anchor is not None:
+            self._weights[event.anchor] = self._weight - before
+        if isinstance(parent, yaml.MappingNode) and index is None:
+            self._check_key(parent, node)
+        return node
+
+    def _check_key(self, parent: yaml.Node, node: yaml.Node | None) -> None:
+        if not isinstance(node, yaml.ScalarNode):
+            _fail(node, "a key must be a plain value")
+        known, identity = self._keys.setdefault(parent, set()), (node.tag, node.value)
+        if identity in known:
+            _fail(node, f"duplicate key {node.value!a}")
+        known.add(identity)
+
 
 def _yaml_documents(text: str) -> Iterator[Document]:
     try:
         loader = _Loader(text)
-        yield from _composed(loader)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            yield Document(_construct(loader, node), node.start_mark.line + 1)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -137,20 +188,6 @@ def _yaml_documents(text: str) -> Iterator[Document]:
         raise DocumentError(1, 1, f"malformed: {error}") from None
 
 
-def _composed(loader: _Loader) -> Iterator[Document]:
-    composer = _Composer(loader)
-    while not loader.check_event(yaml.StreamEndEvent):
-        event: Any = loader.get_event()
-        if isinstance(event, yaml.DocumentStartEvent):
-            composer.start()
-        elif isinstance(event, yaml.DocumentEndEvent):
-            node = composer.root
-            if node is not None:
-                yield Document(_construct(loader, node), node.start_mark.line + 1)
-        elif not isinstance(event, yaml.StreamStartEvent):
-            composer.take(event)
-
-
 def _construct(loader: _Loader, node: yaml.Node) -> object:
     try:
         return loader.construct_document(node)
@@ -159,110 +196,6 @@ def _construct(loader: _Loader, node: yaml.Node) -> object:
         mark = node.start_mark
         reason = f"in the document that starts here: {error}"
         raise DocumentError(mark.line + 1, mark.column + 1, reason) from None
-
-
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping before its end."""
-
-    node: yaml.Node
-    anchor: str | None
-    weight: int = 1
-    key: yaml.Node | None = None
-    keys: set[tuple[str, str]] = field(default_factory=set)
-
-
-class _Composer:
-    """Builds the nodes of one document from its events, with an explicit stack.
-
-    PyYAML's composer recurses in C instead, without a limit.
-    """
-
-    def __init__(self, loader: _Loader) -> None:
-        self._loader = loader
-        self.start()
-
-    def start(self) -> None:
-        """Begin the next document; anchors end with a document."""
-        self.root: yaml.Node | None = None
-        self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[yaml.Node, int]] = {}
-        self._weight = 0
-
-    def take(self, event: Any) -> None:
-        """Process one event. Raises ``DocumentError``."""
-        if isinstance(event, yaml.AliasEvent):
-            self._alias(event)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._open(event)
-        else:
-            self._close()
-
-    def _scalar(self, event: Any) -> None:
-        tag = self._tag(yaml.ScalarNode, event, event.value)
-        node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
-        self._remember(event.anchor, node, 1)
-        self._place(node, 1)
-
-    def _tag(self, node_class: type[yaml.Node], event: Any, value: str | None) -> str:
-        if event.tag is not None and event.tag != "!":
-            return str(event.tag)
-        return str(self._loader.resolve(node_class, value, event.implicit))  # type: ignore[no-untyped-call] # PyYAML has no types here
-
-    def _open(self, event: Any) -> None:
-        if len(self._stack) >= MAX_DEPTH:
-            _fail(event, f"nested more than {MAX_DEPTH} levels deep")
-        is_list = isinstance(event, yaml.SequenceStartEvent)
-        node_class = yaml.SequenceNode if is_list else yaml.MappingNode
-        node = node_class(self._tag(node_class, event, None), [], event.start_mark, event.end_mark)
-        if event.anchor is not None:
-            # Before its end, an alias to it would make a list that contains itself.
-            self._anchors.pop(event.anchor, None)
-        self._stack.append(_Open(node, event.anchor))
-
-    def _close(self) -> None:
-        done = self._stack.pop()
-        self._remember(done.anchor, done.node, done.weight)
-        # The contents are already counted.
-        self._place(done.node, done.weight, counted=done.weight - 1)
-
-    def _alias(self, event: Any) -> None:
-        known = self._anchors.get(event.anchor)
-        if known is None:
-            _fail(event, f"alias *{event.anchor} refers to nothing, or to a value that contains it")
-        self._place(known[0], known[1])
-
-    def _remember(self, anchor: str | None, node: yaml.Node, weight: int) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = (node, weight)
-
-    def _place(self, node: yaml.Node, weight: int, counted: int = 0) -> None:
-        self._weight += weight - counted
-        if self._weight > MAX_NODES:
-            _fail(node, f"more than {MAX_NODES} values with all aliases resolved")
-        if not self._stack:
-            self.root = node
-            return
-        parent = self._stack[-1]
-        parent.weight += weight
-        if isinstance(parent.node, yaml.SequenceNode):
-            parent.node.value.append(node)
-        elif parent.key is None:
-            parent.key = self._checked_key(parent, node)
-        else:
-            parent.node.value.append((parent.key, node))
-            parent.key = None
-
-    def _checked_key(self, parent: _Open, node: yaml.Node) -> yaml.Node:
-        if not isinstance(node, yaml.ScalarNode):
-            _fail(node, "a key must be a plain value")
-        identity = (node.tag, node.value)
-        if identity in parent.keys:
-            _fail(node, f"duplicate key {node.value!a}")
-        parent.keys.add(identity)
-        return node
 
 
 def _fail(at: Any, reason: str) -> NoReturn:

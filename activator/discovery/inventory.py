@@ -62,13 +62,12 @@ class SystemDialect(Dialect):
         self._bundles: dict[ObjectKey, ConfigMap] = {}
         self._changed = False
 
-    def publish_next(self) -> bool:
-        if not self._changed:
-            return False
-        bundles = [self._bundles[key].data for key in sorted(self._bundles)]
-        self._system.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
-        self._changed = False
-        return True
+    def publishing(self) -> Iterator[None]:
+        if self._changed:
+            bundles = [self._bundles[key].data for key in sorted(self._bundles)]
+            self._system.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
+            self._changed = False
+            yield
 
     def put_config_map(self, key: ObjectKey, old: ConfigMap | None, new: ConfigMap | None) -> None:
         """Pass on a ConfigMap; None has no data. One that is no trust bundle adds none."""
@@ -263,8 +262,7 @@ class DialectInventory:
         known = self._entries.keys() | self.rejected.keys()
         for key in [key for key in known if key.kind == kind and key not in present]:
             self._delete(key)
-        while self.state.publish_next():
-            yield
+        yield from self.state.publishing()
 
     def _read(
         self, kind: str, obj: object, *, listed: bool = False
@@ -333,7 +331,7 @@ class DialectInventory:
 
     def _publish(self) -> None:
         """Pass on all changes, each revision at most once."""
-        while self.state.publish_next():
+        for _ in self.state.publishing():
             pass
 
     def _accept(self, key: ObjectKey) -> None:
@@ -542,10 +540,6 @@ class Inventory:
         parts = [part for part in self._by_kind.get(key.kind, ()) if key in part.rejected]
         texts = (f"{part.rejected[key]}; {part.effect(key)}" for part in parts)
         return "; ".join(dict.fromkeys(texts))
-
-    def is_rejected(self, key: ObjectKey) -> bool:
-        """Return whether an object is unusable at present, for any dialect."""
-        return any(key in part.rejected for part in self._by_kind.get(key.kind, ()))
 
     def version_of(self, key: ObjectKey) -> ObjectVersion | None:
         """Return the version of an object in force; None if the object is not in force."""

@@ -19,7 +19,6 @@ from activator.discovery.dialect import (
     ObjectKind,
     Passed,
     Scope,
-    claim_of,
 )
 from activator.discovery.source import Sink
 from activator.keda import objects
@@ -36,6 +35,7 @@ from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ManifestError, ObjectKey
 from activator.plain import problems, slices
 from activator.plain.problems import ProblemReason, ServiceProblem
+from activator.plain.route_table import claim_of
 from activator.plain.workloads import Index
 from throttler.model import RevisionID, RevisionKind
 

@@ -8,12 +8,13 @@ Kubernetes. So only the activator can report them; Knative ignores such objects 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from activator.discovery import endpoints
-from activator.discovery.dialect import Dialect, ObjectKind, Scope
+from activator.discovery.dialect import Dialect, ObjectKind, Scope, drain
 from activator.discovery.endpoints import (
     Part,
     PrivateEndpoints,
@@ -72,7 +73,6 @@ class _ByRevision(Generic[Part, _Sum]):
         self._publish: Callable[[RevisionID, _Sum], None] = publish
         self._parts: dict[RevisionID, dict[ObjectKey, Part]] = {}
         self._published: dict[RevisionID, _Sum] = {}
-        # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
 
     def put(self, key: ObjectKey, part: Part) -> None:
@@ -86,22 +86,17 @@ class _ByRevision(Generic[Part, _Sum]):
             self._parts.pop(part.revision_id, None)
         self._changed[part.revision_id] = None
 
-    def publish_next(self) -> bool:
-        """Pass on one changed revision, and return whether there was one.
+    def publishing(self) -> Iterator[None]:
+        return drain(self._changed, self._sum_up)
 
-        A revision stays marked as changed until the sink has taken it.
-        """
-        for revision_id in self._changed:
-            parts = self._parts.get(revision_id, {})
-            whole = self._join(revision_id, parts)
-            if self._published.get(revision_id) != whole:
-                self._publish(revision_id, whole)
-                self._published[revision_id] = whole
-            if not parts:
-                self._published.pop(revision_id, None)
-            del self._changed[revision_id]
-            return True
-        return False
+    def _sum_up(self, revision_id: RevisionID) -> None:
+        parts = self._parts.get(revision_id, {})
+        whole = self._join(revision_id, parts)
+        if self._published.get(revision_id) != whole:
+            self._publish(revision_id, whole)
+            self._published[revision_id] = whole
+        if not parts:
+            self._published.pop(revision_id, None)
 
 
 def _service_of(revision_id: RevisionID) -> ObjectKey:
@@ -216,12 +211,9 @@ class KnativeDialect(Dialect):
         self._published: dict[RevisionID, _Addresses] = {}
         self._changed: dict[RevisionID, None] = {}
 
-    def publish_next(self) -> bool:
-        return (
-            self._private.publish_next()
-            or self._public.publish_next()
-            or self._publish_next_service()
-        )
+    def publishing(self) -> Iterator[None]:
+        services = drain(self._changed, self._publish_service)
+        return chain(self._private.publishing(), self._public.publishing(), services)
 
     # -- revisions ----------------------------------------------------------------------------
 
@@ -247,18 +239,14 @@ class KnativeDialect(Dialect):
         if (revision_id := self._revisions.get(key)) is not None:
             self._changed[revision_id] = None
 
-    def _publish_next_service(self) -> bool:
-        for revision_id in self._changed:
-            key = _service_of(revision_id)
-            addresses = self._addresses.get(key, {}) if key in self._revisions else {}
-            if self._published.get(revision_id, {}) != addresses:
-                self._sink.set_service(revision_id, addresses)
-                self._published[revision_id] = addresses
-            if not addresses:
-                self._published.pop(revision_id, None)
-            del self._changed[revision_id]
-            return True
-        return False
+    def _publish_service(self, revision_id: RevisionID) -> None:
+        key = _service_of(revision_id)
+        addresses = self._addresses.get(key, {}) if key in self._revisions else {}
+        if self._published.get(revision_id, {}) != addresses:
+            self._sink.set_service(revision_id, addresses)
+            self._published[revision_id] = addresses
+        if not addresses:
+            self._published.pop(revision_id, None)
 
     # -- Endpoints and EndpointSlices ---------------------------------------------------------
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -299,7 +300,7 @@ class KubernetesWatch(Source):
             kind="kubernetes",
             name=f"namespace {self._place}" if self._place else "all namespaces",
             kinds=kinds,
-            missed=self.self_check.counters.snapshot(),
+            missed=deepcopy(self.self_check.counters),
             warnings=tuple(self._inventory.warnings),
         )
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,9 @@ from activator.discovery.backoff import Turns
 from activator.discovery.documents import Document
 from activator.discovery.inventory import INVALID, Inventory
 from activator.discovery.manifest_file import File, ManifestFiles, Reading, digest_of
-from activator.discovery.self_check import MissedEventCounters
 from activator.discovery.source import Source, SourceError
 from activator.objects.fields import ObjectKey
-from activator.records.source_status import FilesStatus, ObjectWarning, SourceStatus
+from activator.records.source_status import FilesStatus, MissedEvents, ObjectWarning, SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -83,15 +83,10 @@ class FolderListener:
             await asyncio.Event().wait()  # there is no inotify; ManifestFolder scans instead
         from asyncinotify import Inotify, Mask
 
-        mask = (
-            *(Mask.CREATE, Mask.MODIFY, Mask.CLOSE_WRITE, Mask.ATTRIB, Mask.DELETE),
-            *(Mask.MOVED_FROM, Mask.MOVED_TO, Mask.DELETE_SELF, Mask.MOVE_SELF),
-        )
-        wanted = Mask.ONLYDIR
-        for flag in mask:
-            wanted |= flag
+        of_content = Mask.CREATE | Mask.MODIFY | Mask.CLOSE_WRITE | Mask.ATTRIB | Mask.DELETE
+        of_place = Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
         with Inotify() as inotify:
-            inotify.add_watch(self._path, wanted)
+            inotify.add_watch(self._path, of_content | of_place | Mask.ONLYDIR)
             self._changed()
             async for _ in inotify:
                 self._changed()
@@ -176,7 +171,7 @@ class ManifestFolder(Source):
         self.errors: Mapping[str, str] = {}
         self._ignored: dict[str, str] = {}
         self._folder_error = ""
-        self._missed = MissedEventCounters()
+        self._missed = MissedEvents()
         self._check_after = self_check_interval
         self._checked_at = self._looked_at = self._changed_at = time.monotonic()
 
@@ -191,7 +186,7 @@ class ManifestFolder(Source):
                 path, max(0.0, now - self._looked_at), max(0.0, now - self._changed_at)
             ),
             errors=self.errors,
-            missed=self._missed.snapshot(),
+            missed=deepcopy(self._missed),
             warnings=tuple(self._warnings()),
         )
 

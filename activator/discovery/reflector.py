@@ -267,7 +267,6 @@ class Reflector:
         except ConnectionLostError as error:
             return self._failed(str(error))
         except GarbledError as error:
-            self.counters.garbled += 1
             return self._failed(str(error), suspect=True)
         except Exception as error:
             # A defect of this program must not stop a whole resource: begin again with a list.
@@ -317,7 +316,6 @@ class Reflector:
 
     def _expired(self, reason: str) -> float:
         """Record that the server has removed the version. The state stays until the next list."""
-        self.counters.expired += 1
         logger.info("watch of %s: %s; listing again", self.resource.path, reason)
         self._versions.expired()
         return self.pauses.after_failure(first_is_free=True)
@@ -376,7 +374,6 @@ class Reflector:
     async def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]
         if not objects and known:
-            self.counters.emptied += 1
             logger.warning(
                 "the list of %s is empty, %d objects were known: all of them are removed. If the "
                 "cluster has such objects, check its RBAC rules and etcd",
@@ -403,7 +400,6 @@ class Reflector:
         Returns:
             Whether the stream was so short that there must be a pause before the next one.
         """
-        self.counters.watches += 1
         try:
             async with asyncio.timeout(None) as self._watching:
                 return await self._stream()
@@ -453,9 +449,7 @@ class Reflector:
                 await turns.pause()
             if lines.held > MAX_LINE_BYTES:
                 raise GarbledError(f"a line of more than {MAX_LINE_BYTES} bytes")
-        if lines.held:
-            # The last line is incomplete. The next watch starts before this event.
-            self.counters.garbled += 1
+        # If the last line is incomplete, the next watch starts before its event.
 
     def _take(self, line: bytes) -> None:
         """Apply one event. Raises an error that must end the stream."""
@@ -467,7 +461,6 @@ class Reflector:
         if not isinstance(metadata, dict) or not isinstance(version, str) or not version:
             raise GarbledError("an event whose object has no resourceVersion")
         self._carry_out(event_type, obj, metadata)
-        self.counters.events += 1
         self._versions.reached(version)
         self._well()
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from activator.discovery.backoff import Timings, Turns
@@ -78,7 +76,7 @@ class Comparison:
         except ManifestError:
             return
         self._listed.add(key)
-        if self._inventory.is_rejected(key):
+        if self._inventory.problem(key):
             return
         known = self._inventory.version_of(key)
         listed = ObjectVersion(metadata.uid or "", metadata.resourceVersion or "")
@@ -109,30 +107,6 @@ def persistent(
         for key, found in second.items()
         if key in first and first[key].known == found.known
     }
-
-
-@dataclass(slots=True)
-class MissedEventCounters:
-    """Counts the results of self-checks; MissedEvents describes the attributes."""
-
-    checks: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
-    present: dict[str, int] = field(default_factory=dict)
-
-    def record(self, kind: str, missed: int, left: int) -> None:
-        """Record one check.
-
-        Arguments:
-            missed: number of objects that differed.
-            left: number of them that still differ after the resync.
-        """
-        self.checks["drifted" if missed else "equal"] += 1
-        self.found[kind] += missed
-        self.present[kind] = left
-
-    def snapshot(self) -> MissedEvents:
-        """Return a copy."""
-        return MissedEvents(dict(self.checks), dict(self.found), dict(self.present))
 
 
 logger = logging.getLogger(__name__)
@@ -168,7 +142,7 @@ class SelfCheck:
         timings: Timings,
         interval: float,
     ) -> None:
-        self.counters = MissedEventCounters()
+        self.counters = MissedEvents()
         self._cluster = cluster
         self._inventory = inventory
         self._reflectors = reflectors

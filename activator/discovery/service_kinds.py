@@ -19,7 +19,6 @@ from activator.discovery.dialect import (
     ObjectKind,
     Passed,
     Scope,
-    claim_of,
 )
 from activator.discovery.source import Sink
 from activator.knative.system_objects import SystemObjects
@@ -30,7 +29,7 @@ from activator.plain import problems, service, slices
 from activator.plain.annotations import ENABLED, KNOWN
 from activator.plain.problems import ServiceProblem
 from activator.plain.revisions import revision_id, revision_of, route_of
-from activator.plain.route_table import RouteKey, RouteTable, names_of_others
+from activator.plain.route_table import RouteKey, RouteTable, claim_of, names_of_others
 from activator.plain.service import BufferedPort, Fronts, PlainService, Selecting
 from activator.plain.slices import Allotment, Condition
 from activator.plain.workloads import KINDS as WORKLOADS
@@ -250,7 +249,7 @@ class ServicesDialect(JoiningDialect):
         self._reads_workloads = set(WORKLOADS).isdisjoint(unread)
         if not self._reads_workloads:
             self._changed.update(dict.fromkeys(self._known))
-            while self.publish_next():
+            for _ in self.publishing():
                 pass
         self.reports.settle()
 

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from throttler.model import RevisionID, RevisionKind
 from throttler.request_policies import HeaderRule, RouteRule
 
 T = TypeVar("T")
@@ -72,6 +73,11 @@ class RouteClaim(NamedTuple):
         own = self.is_service and is_own(key.host, self.name)
         values = sum(each.value is not None for each in key.headers)
         return not own, -len(key.headers), -values, self.created, not self.is_service, name
+
+
+def claim_of(revision: RevisionID, created: str) -> RouteClaim:
+    """Return the claim of an object to its rules, by the time of its creation."""
+    return RouteClaim(created, str(revision), revision.kind is RevisionKind.SERVICE)
 
 
 class _Row(NamedTuple, Generic[T]):

@@ -266,7 +266,6 @@ LEVELS: Final[Mapping[str, int]] = {
 # Libraries that log every control request, and at debug whole frames and bodies, which may contain
 # Secrets and tokens. Only their warnings are logged.
 _QUIET: Final = (
-    "watchfiles",
     "httpx",
     "httpcore",
     "websockets",

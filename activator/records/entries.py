@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from activator.plain.route_table import RouteClaim, RouteKey, RouteTable, keys_of, without_port
+from activator.plain.route_table import RouteKey, RouteTable, claim_of, keys_of, without_port
 from activator.records.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
 from throttler.model import AppProtocol, RevisionID, RevisionKind, ServiceRoute
 from throttler.reason import Reason
+from throttler.request_policies import WaitMode
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 
@@ -368,6 +369,19 @@ class Entry:
         self.lease = WakeLease(load)
 
 
+def queued_by_mode(throttler: RevisionThrottler, entry: Entry | None) -> dict[str, int]:
+    """Return the queued requests of a revision by mode, in the order of WaitMode.
+
+    Arguments:
+        entry: the records of the revision; None before its first request.
+    """
+    counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
+    if entry is not None:
+        counts |= entry.counters.waiting
+    counts["hold"] = max(throttler.queued.waiting - sum(counts.values()), 0)
+    return counts
+
+
 class Entries:
     """The entries of all revisions.
 
@@ -514,10 +528,10 @@ class Entries:
             self._by_service.pop(str(revision).encode("latin-1", "replace"), None)
         if table is None or before.rules == route.rules == ():
             return
-        table.remove(_claim(revision, before))
+        table.remove(claim_of(revision, before.created))
         if route.rules:
             self._routes[revision] = route
-            table.put(_claim(revision, route), route.rules, revision)
+            table.put(claim_of(revision, route.created), route.rules, revision)
         self._by_host.clear()
 
     def give_way(self, revision: RevisionID) -> None:
@@ -549,10 +563,6 @@ class Entries:
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
         return True
-
-
-def _claim(revision: RevisionID, route: ServiceRoute) -> RouteClaim:
-    return RouteClaim(route.created, str(revision), revision.kind is RevisionKind.SERVICE)
 
 
 def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:

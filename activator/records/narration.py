@@ -172,17 +172,13 @@ class ChangeLog:
             extra=extra,
         )
 
-    def close(self) -> None:
-        """Log how many lines were left out until now."""
-        self._sum_up()
-
     # -- limits ---------------------------------------------------------------------------------
 
     def _admits(self, revision: RevisionID, kind: str) -> bool:
         """Count a line; return whether it is within the limits."""
         now = self._clock()
         if now >= self._ends:
-            self._sum_up()
+            self.sum_up()
             self._ends = now + WINDOW
         logged, own = self._logged, (revision, kind)
         if logged[own] < OF_REVISION and logged[kind] < OF_ALL:
@@ -192,11 +188,11 @@ class ChangeLog:
         self._hidden[revision] += 1
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._ends - now, self._sum_up)
+            self._timer = loop.call_later(self._ends - now, self.sum_up)
         return False
 
-    def _sum_up(self) -> None:
-        """Log how many lines were left out, and reset the counts."""
+    def sum_up(self) -> None:
+        """Log how many lines were left out until now, and reset the counts."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -345,23 +341,24 @@ class Narration:
     Arguments:
         throttler: it makes the decisions.
         events: the listeners.
-        log: gets changes of pods and capacities. While its level is above INFO and there is no
-            listener, nothing is compared.
         clock: seconds; the clock of the tickets' arrival.
         why: returns why requests of a revision wait, and a detail.
+
+    Attributes:
+        log: gets changes of pods and capacities. While its level is above INFO and there is no
+            listener, nothing is compared.
     """
 
     def __init__(
         self,
         throttler: Throttler,
         events: Events,
-        log: ChangeLog,
         clock: Callable[[], float],
         why: Callable[[RevisionThrottler], tuple[Reason, str]],
     ) -> None:
         self._throttler = throttler
         self._events = events
-        self._log = log
+        self.log = ChangeLog(clock, why)
         self._clock = clock
         self._why = why
         self._queues: dict[RevisionThrottler, _Queue] = {}
@@ -426,7 +423,7 @@ class Narration:
             self._report_difference(revision, before, after, why, why_capacity)
 
     def _is_wanted(self) -> bool:
-        return bool(self._events.listeners) or self._log.wanted
+        return bool(self._events.listeners) or self.log.wanted
 
     def _find(self, revision: RevisionID) -> RevisionThrottler | None:
         try:
@@ -447,7 +444,7 @@ class Narration:
             if seen != was and pod.state is not PodState.GONE:
                 self._report_pod(pod, was[0].value if was else None, why(pod, was))
         if before.capacity != after.capacity:
-            self._log.capacity(
+            self.log.capacity(
                 revision, before.capacity, _worded(revision.revision, why_capacity(revision))
             )
             what = {
@@ -459,7 +456,7 @@ class Narration:
 
     def _report_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
         why = _worded(pod.config.revision, why)
-        self._log.pod(pod, why)
+        self.log.pod(pod, why)
         if not self._events.listeners:
             return
         what = {

@@ -6,6 +6,7 @@ The module is pure. It must not know what a source is, nor the meaning of its ob
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -15,15 +16,10 @@ from throttler.model import RevisionKind
 
 @dataclass(slots=True)
 class WatchCounters:
-    """Events of one watch since the start."""
+    """Lists and failures of one watch since the start."""
 
     lists: int = 0
-    watches: int = 0
-    events: int = 0
-    garbled: int = 0
     failures: int = 0
-    expired: int = 0
-    emptied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class FilesStatus:
     changed_age: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MissedEvents:
     """Results of the self-checks.
 
@@ -72,9 +68,20 @@ class MissedEvents:
         present: objects that still differed after the last check, by kind.
     """
 
-    checks: Mapping[str, int] = field(default_factory=dict)
-    found: Mapping[str, int] = field(default_factory=dict)
-    present: Mapping[str, int] = field(default_factory=dict)
+    checks: dict[str, int] = field(default_factory=Counter)
+    found: dict[str, int] = field(default_factory=Counter)
+    present: dict[str, int] = field(default_factory=dict)
+
+    def record(self, kind: str, missed: int, left: int) -> None:
+        """Record one check.
+
+        Arguments:
+            missed: number of objects that differed.
+            left: number of them that still differ after the resync.
+        """
+        self.checks["drifted" if missed else "equal"] += 1
+        self.found[kind] += missed
+        self.present[kind] = left
 
 
 class ObjectWarning(NamedTuple):

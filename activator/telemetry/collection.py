@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 from activator import __version__
 from activator.knative.words import http_version
 from activator.records.counters import Histogram, HttpCounters, RevisionCounters
-from activator.records.entries import Entry
+from activator.records.entries import Entry, queued_by_mode
 from activator.records.source_status import SourceStatus
 from activator.telemetry import families as f
 from activator.telemetry.families import Family
@@ -25,7 +25,7 @@ from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.model import RevisionKind
 from throttler.pod import PodState
-from throttler.request_policies import NAMES, WaitMode
+from throttler.request_policies import NAMES
 from throttler.revision import RevisionThrottler
 
 if TYPE_CHECKING:
@@ -364,17 +364,14 @@ class Collection(Generic[L, P]):
                 yield row, row.entry
 
     def _http(self) -> Iterator[P]:
-        for family, which in (
-            (f.SERVER_DURATION, attrgetter("duration")),
-            (f.SERVER_REQUEST_SIZE, attrgetter("request_size")),
-            (f.SERVER_RESPONSE_SIZE, attrgetter("response_size")),
+        for family, kinds, name in (
+            (f.SERVER_DURATION, self._server_kinds, "duration"),
+            (f.SERVER_REQUEST_SIZE, self._server_kinds, "request_size"),
+            (f.SERVER_RESPONSE_SIZE, self._server_kinds, "response_size"),
+            (f.CLIENT_DURATION, self._client_kinds, "duration"),
+            (f.CLIENT_REQUEST_SIZE, self._client_kinds, "request_size"),
         ):
-            yield from self._histograms(family, self._server_kinds, which)
-        for family, which in (
-            (f.CLIENT_DURATION, attrgetter("duration")),
-            (f.CLIENT_REQUEST_SIZE, attrgetter("request_size")),
-        ):
-            yield from self._histograms(family, self._client_kinds, which)
+            yield from self._histograms(family, kinds, attrgetter(name))
 
     def _histograms(
         self,
@@ -398,14 +395,14 @@ class Collection(Generic[L, P]):
         """Yield the metrics of the KEDA HTTP add-on by its names, for its objects."""
         rows = [row for row in self._rows if row.throttler.revision.id.kind is _ROUTE]
         writer = self._writer
-        for family, number in ((f.ADD_ON_CONCURRENCY, _load), (f.ADD_ON_REJECTIONS, _rejected)):
+        for family, labels_of, number in (
+            (f.ADD_ON_CONCURRENCY, self._route_labels, _load),
+            (f.ADD_ON_REJECTIONS, self._route_labels, _rejected),
+            (f.ADD_ON_PENDING, self._host_label, _load),
+        ):
             yield writer.header(family)
             for row in rows:
-                yield writer.sample(family, self._route_labels(row), number(row))
-        yield writer.header(f.ADD_ON_PENDING)
-        for row in rows:
-            host = writer.labels(("host", str(row.throttler.revision.id)))
-            yield writer.sample(f.ADD_ON_PENDING, host, _load(row))
+                yield writer.sample(family, labels_of(row), number(row))
         yield writer.header(f.ADD_ON_REQUESTS)
         unknown = self._sources.proxy.counters.unknown_revisions
         if rows:
@@ -419,6 +416,9 @@ class Collection(Generic[L, P]):
             for kind, histogram in _durations(row).items():
                 labels = self._route_labels(row, *kind)
                 yield writer.histogram(f.ADD_ON_DURATION, labels, histogram)
+
+    def _host_label(self, row: _Row[L]) -> L:
+        return self._writer.labels(("host", str(row.throttler.revision.id)))
 
     def _route_labels(self, row: _Row[L], *kind: str) -> L:
         """Return the labels of a route object, after status and method."""
@@ -509,13 +509,7 @@ def _has_modes(row: _Row[L]) -> bool:
 
 
 def _by_mode(row: _Row[L]) -> Mapping[str, int]:
-    if not _has_modes(row):
-        return {}
-    counts = dict.fromkeys((mode.value for mode in WaitMode), 0)
-    if row.entry is not None:
-        counts |= row.entry.counters.waiting
-    counts["hold"] = max(_queued(row) - sum(counts.values()), 0)
-    return counts
+    return queued_by_mode(row.throttler, row.entry) if _has_modes(row) else {}
 
 
 def _early_heads(row: _Row[L]) -> int | None:

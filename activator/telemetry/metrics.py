@@ -65,10 +65,6 @@ class Metrics:
         self._sources = sources
         self._process = ProcessMetrics()
 
-    def render(self) -> bytes:
-        """Return the whole text; use ``chunks`` where requests must pass meanwhile."""
-        return b"".join(self.chunks())
-
     def chunks(self) -> Iterator[bytes]:
         """Yield the text in chunks, some of them empty; the caller may pause in between."""
         collection = Collection(self._sources, TextWriter())

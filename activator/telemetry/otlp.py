@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from random import getrandbits
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from opentelemetry.sdk.metrics.export import (
@@ -40,7 +39,7 @@ from activator.knative.configmaps.observability import GRPC, STDOUT
 from activator.knative.words import http_version
 from activator.telemetry.families import ACTIVATOR_SCOPE, METHODS, TARGET_INFO, Family, MetricKind
 from activator.telemetry.metric_writers import Counted, Point
-from activator.telemetry.tracing import RecordedTrace, What
+from activator.telemetry.tracing import RecordedTrace, What, new_id
 
 if TYPE_CHECKING:
     from activator.telemetry.otel import Destination, Identity
@@ -108,7 +107,7 @@ class _Spans:
                     self._address = str(detail)
                     if not self._pod_since:
                         self._pod_since = at
-                        self._pod = self._context(getrandbits(64) or 1)
+                        self._pod = self._context(new_id(64))
                 case What.SENDING:
                     self._sent_since, self._origin = at, origin
                     self._status, self._error = 0, ""
@@ -132,7 +131,7 @@ class _Spans:
         attributes: Attributes = {"activator.reason": self._reason} if self._reasons else {}
         self._add(
             "throttler_try",
-            *(self._context(getrandbits(64) or 1), self._server),
+            *(self._context(new_id(64)), self._server),
             *(self._wait_since, at),
             attributes,
             status=status,
@@ -155,11 +154,10 @@ class _Spans:
         }
         if self._status:
             attributes["http.response.status_code"] = self._status
-        if not error and self._status >= 400:
-            attributes["error.type"] = str(self._status)
-        elif error:
-            attributes["error.type"] = "_OTHER"
-        status = _failed(error) if error or self._status >= 400 else _UNSET
+        is_failed = bool(error) or self._status >= 400
+        if is_failed:
+            attributes["error.type"] = "_OTHER" if error else str(self._status)
+        status = _failed(error) if is_failed else _UNSET
         name = f"{METHODS.get(head.method, 'HTTP')} {self._path}"
         self._add(
             name,

@@ -215,7 +215,7 @@ class TracedHead(NamedTuple):
     secure: bool
 
 
-def _new_id(bits: int) -> int:
+def new_id(bits: int) -> int:
     """Return a random number other than zero, which means no id."""
     return getrandbits(bits) or 1
 
@@ -267,7 +267,7 @@ class RequestTrace:
             The header lines with the trace context for the pod, each with its CRLF. They replace
             the client's ``traceparent`` and ``tracestate``.
         """
-        return context_lines(self.number, _new_id(64), False, self.state)
+        return context_lines(self.number, new_id(64), False, self.state)
 
     def responded(self, status: int) -> None:
         """Record that the head of the pod's final response has arrived."""
@@ -314,7 +314,7 @@ class RecordedTrace(RequestTrace):
         super().__init__(trace_id, parent.state if parent is not None else b"")
         self._put = put
         self._clock = clock
-        self.span_id = _new_id(64)
+        self.span_id = new_id(64)
         self.parent = parent
         self.head = head
         self.wall = wall
@@ -339,7 +339,7 @@ class RecordedTrace(RequestTrace):
         self._note(What.ASSIGNED, address)
 
     def sending(self, origin: str) -> bytes:
-        span_id = _new_id(64)
+        span_id = new_id(64)
         self._note(What.SENDING, span_id, origin)
         return context_lines(self.number, span_id, True, self.state)
 
@@ -393,7 +393,7 @@ class RequestTracer:
             secure: whether the client's connection is encrypted.
         """
         parent = parent_of(block)
-        trace_id = parent.trace_id if parent is not None else _new_id(128)
+        trace_id = parent.trace_id if parent is not None else new_id(128)
         if not self._sampler(parent, trace_id):
             return RequestTrace(trace_id, parent.state if parent is not None else b"")
         agent = _USER_AGENT.search(block)

@@ -73,19 +73,15 @@ def read_certificates(pem: bytes) -> frozenset[str]:
     Raises:
         CertificateError: there is no certificate, or a broken one.
     """
-    blocks = _CERTIFICATE.findall(pem)
-    if not blocks or len(blocks) != pem.count(_BEGIN_CERTIFICATE):
-        raise CertificateError("it holds a broken certificate" if blocks else _nothing(pem))
+    blocks, count = _CERTIFICATE.findall(pem), pem.count(_BEGIN_CERTIFICATE)
+    if not count or len(blocks) != count:
+        raise CertificateError("it holds a broken certificate" if count else "it holds no PEM")
     found = frozenset("\n".join(block.decode().split("\r\n")) + "\n" for block in blocks)
     try:
         trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), found)
     except ssl.SSLError as error:
         raise CertificateError(f"it holds a broken certificate ({reason(error)})") from None
     return found
-
-
-def _nothing(pem: bytes) -> str:
-    return "it holds a broken certificate" if _BEGIN_CERTIFICATE in pem else "it holds no PEM"
 
 
 def expires_at(pem: bytes) -> float:

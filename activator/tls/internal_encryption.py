@@ -42,8 +42,8 @@ class PodTls:
     """Verifies the certificates of pods.
 
     Attributes:
-        context: for new HTTP/1.1 connections; replaced when the roots change.
-        http2_context: the same for new HTTP/2 connections.
+        server_name: the host in the handshake.
+        context_of: returns the context of new connections for a protocol of HTTP.
     """
 
     server_name = DATA_PLANE
@@ -53,8 +53,7 @@ class PodTls:
 
     def trust(self, roots: frozenset[str]) -> None:
         """Verify new connections by these roots."""
-        self.context = pod_context(roots, HTTP1)
-        self.http2_context = pod_context(roots, HTTP2)
+        self.context_of = pod_contexts(roots).__getitem__
 
     def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
         """Return why a valid certificate is not of this namespace; empty if it is.
@@ -69,8 +68,12 @@ class PodTls:
         return f"the certificate is for {', '.join(map(str, names))} and not for {wanted}"
 
 
-def pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
-    """Return a context that verifies pods by roots, with one protocol of HTTP."""
+def pod_contexts(roots: frozenset[str]) -> dict[str, ssl.SSLContext]:
+    """Return contexts that verify pods by roots, by protocol of HTTP."""
+    return {protocol: _pod_context(roots, protocol) for protocol in (HTTP1, HTTP2)}
+
+
+def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.hostname_checks_common_name = False
@@ -224,17 +227,7 @@ class ServiceTls:
         context_of: Callable[[str], ssl.SSLContext] = unverified_context,
     ) -> None:
         self.server_name = server_name
-        self._context_of = context_of
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """The context for new HTTP/1.1 connections."""
-        return self._context_of(HTTP1)
-
-    @property
-    def http2_context(self) -> ssl.SSLContext:
-        """The context for new HTTP/2 connections."""
-        return self._context_of(HTTP2)
+        self.context_of = context_of
 
     def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
         """Return nothing: the handshake has checked what there is to check."""

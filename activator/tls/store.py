@@ -31,7 +31,7 @@ from activator.tls.certificates import (
     read_certificates,
     server_context,
 )
-from activator.tls.internal_encryption import ServiceTls, pod_context
+from activator.tls.internal_encryption import ServiceTls, pod_contexts
 
 logger = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def upstream_tls(settings: Settings) -> Callable[[str], ServiceTls]:
             roots |= read_certificates(file.read_bytes())
         except (OSError, CertificateError) as error:
             raise TlsFileError(f"TLS to pods, by KEDA_HTTP_TLS_CA_DIRS ({file}): {error}") from None
-    contexts = {protocol: pod_context(roots, protocol) for protocol in (HTTP1, HTTP2)}
+    contexts = pod_contexts(roots)
     for context in contexts.values():
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if settings.keda_tls_skip_verify:

@@ -544,14 +544,14 @@ async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
         write_object(tmp_path, revision("hello", annotations=asking))
         running = asyncio.ensure_future(app.run_activator(load("local", {**flags, **ports}, {})))
         await until(partial(_has_said, caplog, "listening: "), "it listens")
-        http = int(made[0].describe()["http"].rpartition(":")[2])
+        http = int(made[0].addresses["http"].rpartition(":")[2])
         waits = asyncio.ensure_future(_get_hello(http))
         await decides.asked.wait()
         assert app.phases_of(made[0].runtime) == (
             "draining for at most 30 s; 0 requests queued, 1 request without a decision about "
             "authorization, and 0 in flight"
         )
-        address = made[0].describe()["h2c"]
+        address = made[0].addresses["h2c"]
         made[0].sockets["h2c"].shutdown(socket.SHUT_RDWR)  # accept(2) fails from now on
         failed = partial(_has_said, caplog, f"the listener h2c has failed: {address}")
         await until(failed, "the failure is logged")

@@ -11,7 +11,7 @@ import pytest
 from activator.autoscaler.concurrency import ConcurrencyReporter, RevisionLoad
 from activator.driver import Driver
 from activator.records.counters import HttpCounters
-from activator.records.entries import PACE, Failed
+from activator.records.entries import PACE, Entries, Failed
 from activator.records.narration import EventKind
 from tests.activator.throttlers import release
 from throttler.capacity import SLOW_START, SLOW_START_STEP
@@ -44,7 +44,7 @@ class World:
         self._reporter = ConcurrencyReporter(lambda _: None)
         self.loop = asyncio.get_running_loop()
         throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.driver = Driver(throttler, self._load, clock=self.loop.time)
+        self.driver = Driver(throttler, Entries(throttler, self._load), clock=self.loop.time)
         self.driver.prober = self.driver.pools = self
 
     def _load(self, revision: RevisionID) -> RevisionLoad:

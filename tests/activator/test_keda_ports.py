@@ -38,7 +38,7 @@ def servers_of(folder: Path, environ: dict[str, str] | None = None, **flags: str
 async def started(servers: Servers) -> AsyncIterator[dict[str, str]]:
     await servers.start()
     try:
-        yield servers.describe()
+        yield servers.addresses
     finally:
         await servers.stop_data(0.0)
         await servers.stop()

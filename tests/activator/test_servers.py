@@ -46,7 +46,7 @@ def runtime(folder: Path, **ports: str) -> Runtime:
 async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
     servers = Servers(runtime(tmp_path, admit_port="0", admit_prefix="/admit"))
     await servers.start()
-    at = servers.describe()
+    at = servers.addresses
     async with httpx.AsyncClient(trust_env=False) as client:
         assert (await client.get(f"http://{at['admin']}/readyz")).status_code == 200
         activator = (await client.get(f"http://{at['admin']}/api/v1/activator")).json()
@@ -70,7 +70,7 @@ async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
 
 async def test_without_its_setting_there_is_no_admission_port(tmp_path: Path) -> None:
     servers = Servers(runtime(tmp_path))
-    assert "admit" not in servers.describe()
+    assert "admit" not in servers.addresses
     await servers.stop()
 
 
@@ -86,7 +86,7 @@ async def test_a_service_whose_port_is_taken_has_a_warning_with_the_holder(tmp_p
     with socket.create_server(("127.0.0.1", 0)) as free:
         number = free.getsockname()[1]
     servers = Servers(runtime(tmp_path))
-    at = servers.describe()
+    at = servers.addresses
     asked = {"one": str(number), "two": str(number), "web": at["http"].rpartition(":")[2]}
     for name, port in asked.items():
         annotations = {"enabled": "true", "protocol": "tcp", "listen-port": port}
@@ -155,7 +155,7 @@ async def test_the_port_for_tls_is_open_where_traffic_is_encrypted_and_follows_i
     write_secret(tmp_path, ca)
     servers = Servers(runtime(tmp_path))
     await servers.start()
-    at = servers.describe()
+    at = servers.addresses
     port = at["https"].rpartition(":")[2]
     kept = httpx.AsyncClient(trust_env=False, verify=trusting(ca))
     async with kept, httpx.AsyncClient(trust_env=False) as plain:
@@ -227,9 +227,9 @@ async def test_many_clients_of_another_process_each_get_their_response_over_tls(
     ca = trustme.CA()
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     async with encrypted(tmp_path, ca) as servers:
-        port = servers.describe()["https"].rpartition(":")[2]
+        port = servers.addresses["https"].rpartition(":")[2]
         async with httpx.AsyncClient(trust_env=False) as client:  # the first call opens one file
-            await client.get(f"http://{servers.describe()['metrics']}/healthz")
+            await client.get(f"http://{servers.addresses['metrics']}/healthz")
         await until(lambda: not servers.metrics.server_state.connections)
         before = open_files()
         process = await asyncio.create_subprocess_exec(
@@ -249,7 +249,7 @@ async def test_many_clients_of_another_process_each_get_their_response_over_tls(
 async def test_clients_that_never_begin_tls_take_no_place_from_other_ports(tmp_path: Path) -> None:
     async with encrypted(tmp_path, trustme.CA()) as servers:
         servers.runtime.proxy.max_connections = 60
-        at = servers.describe()
+        at = servers.addresses
         port = int(at["https"].rpartition(":")[2])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
         await until(lambda: servers.runtime.proxy.handshakes == 30)
@@ -267,7 +267,7 @@ async def test_a_hanging_handshake_does_not_hold_up_the_end(tmp_path: Path) -> N
     write_secret(tmp_path, trustme.CA())
     servers = Servers(runtime(tmp_path))
     await servers.start()
-    port = servers.describe()["https"].rpartition(":")[2]
+    port = servers.addresses["https"].rpartition(":")[2]
     _, hangs = await asyncio.open_connection("127.0.0.1", int(port))
     await servers.stop_data(0.2)
     hangs.close()
@@ -299,7 +299,7 @@ async def test_the_port_for_tls_is_closed_where_traffic_is_plain(tmp_path: Path)
     write_secret(tmp_path, trustme.CA())
     servers = Servers(runtime(tmp_path))
     await servers.start()
-    assert "https" not in servers.describe()
+    assert "https" not in servers.addresses
     await servers.stop_data(1.0)
     await servers.stop()
 
@@ -316,10 +316,10 @@ async def test_metrics_over_tls_with_a_certificate_that_expires_soon(
     folder.mkdir()
     servers = Servers(runtime(folder, metrics_tls_cert=both, metrics_tls_key=both))
     await servers.start()
-    port = servers.describe()["metrics"].rpartition(":")[2]
+    port = servers.addresses["metrics"].rpartition(":")[2]
     async with httpx.AsyncClient(trust_env=False, verify=trusting(ca)) as client:
         answer = await client.get(f"https://localhost:{port}/metrics")
-        ready = await client.get(f"http://{servers.describe()['admin']}/readyz?verbose")
+        ready = await client.get(f"http://{servers.addresses['admin']}/readyz?verbose")
     found = re.search(r'\nactivator_certificate_expiry.*{listener="metrics"} (\S+)\n', answer.text)
     assert found
     assert float(found[1]) == int(soon.timestamp())
@@ -337,7 +337,7 @@ async def served(folder: Path, port: str) -> AsyncIterator[str]:
     servers = Servers(runtime(folder))
     await servers.start()
     try:
-        yield servers.describe()[port]
+        yield servers.addresses[port]
     finally:
         await servers.stop()
 
@@ -394,7 +394,7 @@ async def test_the_date_of_an_admin_response_is_current(
 ) -> None:
     servers = Servers(runtime(tmp_path))
     await servers.start()
-    at = servers.describe()["admin"]
+    at = servers.addresses["admin"]
     dates: list[str] = []
     async with httpx.AsyncClient(trust_env=False) as client:
         for shift in (0.0, 3600.0):  # on one connection, and much later

@@ -81,7 +81,7 @@ class World:
         self.runtime = Runtime(settings, clock=loop.time)
         self._servers = Servers(self.runtime)
         await self._servers.start()
-        for name, address in self._servers.describe().items():
+        for name, address in self._servers.addresses.items():
             host, _, port = address.rpartition(":")
             self.at[name] = (host, int(port))
 

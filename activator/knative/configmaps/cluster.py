@@ -156,10 +156,6 @@ class ClusterConfig:
         """The values in force of the observability ConfigMap."""
         return self._observability.value
 
-    def problems(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the present problems by ConfigMap and key."""
-        return {each.name: each.problems for each in self._all if each.problems}
-
     def error_counts(self) -> Mapping[str, int]:
         """Return the present number of unusable keys by ConfigMap."""
         return {each.name: len(each.problems) for each in self._all}

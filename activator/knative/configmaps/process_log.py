@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -83,7 +83,7 @@ def parse(text: str) -> ZapConfig | None:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     encoder = _object(config.get("encoderConfig") or {}, "encoderConfig")
-    encoding = _word(config, "encoding", JSON, (JSON, CONSOLE))
+    encoding = _known("encoding", _text(config, "encoding", JSON), (JSON, CONSOLE))
     paths = config.get("outputPaths") or ["stderr"]
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise ValueError("outputPaths has to be a list of texts")
@@ -121,13 +121,11 @@ def _shape(config: Mapping[str, Any], encoder: Mapping[str, Any]) -> LineShape:
         raise ValueError("encoderConfig has the same key for two fields")
     level = _text(encoder, "levelEncoder", "" if said else usual.level)
     time = _text(encoder, "timeEncoder", "" if said else usual.time).lower()
-    if time not in TIME_FORMS:
-        raise ValueError(f"timeEncoder {time!r} is not known: accepted is {_listed(TIME_FORMS)}")
     return LineShape(
         **names,
         # For zap, each other word means lower case.
         level=level if level in LEVEL_FORMS and (level != "severity" or not said) else "",
-        time=time,
+        time=_known("timeEncoder", time, TIME_FORMS),
         full_caller=encoder.get("callerEncoder") == "full",
     )
 
@@ -145,15 +143,11 @@ def _text(values: Mapping[str, Any], key: str, default: str) -> str:
     return value
 
 
-def _word(values: Mapping[str, Any], key: str, default: str, words: tuple[str, ...]) -> str:
-    word = _text(values, key, default)
+def _known(key: str, word: str, words: Collection[str]) -> str:
     if word not in words:
-        raise ValueError(f"{key} {word!r} is not known: accepted is {_listed(words)}")
+        accepted = ", ".join(filter(None, words))
+        raise ValueError(f"{key} {word!r} is not known: accepted is {accepted}")
     return word
-
-
-def _listed(words: Mapping[str, object] | tuple[str, ...]) -> str:
-    return ", ".join(word for word in words if word)
 
 
 # Reads the ConfigMap ``config-logging``: the level and the form of the process log.

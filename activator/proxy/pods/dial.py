@@ -22,7 +22,7 @@ from activator.proxy.pods.http1 import Http1PodConnection
 from activator.proxy.pods.http2 import NOT_HTTP2, Http2PodConnection, Http2PodState, PodStream
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.files import Waiter
-from activator.tls.certificates import HTTP2, protocol, reason
+from activator.tls.certificates import HTTP1, HTTP2, protocol, reason
 from activator.tls.internal_encryption import PodTls, ServiceTls
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def connect_tls(
         transport, _ = await loop.create_connection(
             lambda: upstream,
             sock=sock,
-            ssl=tls.http2_context if proof.http2 else tls.context,
+            ssl=tls.context_of(HTTP2 if proof.http2 else HTTP1),
             server_hostname=tls.server_name,
             ssl_handshake_timeout=within[1],
             ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,

@@ -270,7 +270,7 @@ def keys(value):
 
 
 async def test_clients_that_accept_no_html_get_the_list_of_pages_as_text(world):
-    world.pod_name = "<script>"
+    world.settings.pod_name = "<script>"
     answer = await get(world, "/")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["vary"] == "Accept"

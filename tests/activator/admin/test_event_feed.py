@@ -200,6 +200,7 @@ async def test_sleepers_wake_one_by_one_with_the_first_event(events: Events) -> 
 
     async def doze(number: int) -> None:
         await feed.news(100.0)
+        await feed.turn()
         awake.append(number)
 
     tasks = [loop.create_task(doze(number)) for number in range(5)]

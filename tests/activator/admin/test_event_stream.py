@@ -81,7 +81,7 @@ class Client:
 
 @asynccontextmanager
 async def reading(servers: Servers, query: str = "", last: str = "") -> AsyncIterator[Client]:
-    host, port = servers.describe()["admin"].rsplit(":", 1)
+    host, port = servers.addresses["admin"].rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         client = Client(reader, writer)
@@ -174,7 +174,7 @@ async def test_a_client_that_reads_nothing_delays_no_other(
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.setblocking(False)
-            host, port = servers.describe()["admin"].rsplit(":", 1)
+            host, port = servers.addresses["admin"].rsplit(":", 1)
             loop = asyncio.get_running_loop()
             await loop.sock_connect(deaf, (host, int(port)))
             await loop.sock_sendall(

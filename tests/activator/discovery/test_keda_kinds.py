@@ -27,6 +27,7 @@ from activator.plain.slices import OwnListener, OwnListeners
 from activator.plain.workloads import Index, Matches
 from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.request import Request
+from activator.records.entries import Entries
 from tests.activator.discovery.recording import RecordingSink
 from tests.activator.discovery.recording import replace as replace_all
 from tests.activator.keda.objects import body, route, scaled, target
@@ -70,12 +71,15 @@ class World:
     def __init__(self, scope: Scope | None = None, *dialects: str) -> None:
         self.is_async = False
         throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.driver = Driver(
+        entries = Entries(
             throttler,
             ConcurrencyReporter(lambda _: None).load,
-            clock=lambda: asyncio.get_running_loop().time() if self.is_async else 0.0,
             table=RouteTable(),
             unknown=RevisionKind.HTTP_ROUTE,
+        )
+        self.driver = Driver(
+            *(throttler, entries),
+            clock=lambda: asyncio.get_running_loop().time() if self.is_async else 0.0,
         )
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
@@ -619,10 +623,10 @@ def test_nothing_is_kept_of_objects_that_are_all_gone() -> None:
         key, row = identify(obj, obj["kind"]), KedaDialect.kinds[obj["kind"]]
         parsed.append((key, row, row.parse(key, obj, Scope())))
         row.put(dialect, key, None, parsed[-1][2])
-        dialect.publish_next()
+        list(dialect.publishing())
     for key, row, old in parsed:
         row.put(dialect, key, old, None)
-        dialect.publish_next()
+        list(dialect.publishing())
     kept = [value for value in vars(dialect).values() if isinstance(value, dict)]
     assert kept == [{}] * 4
     [users] = [each for each in vars(dialect).values() if isinstance(each, Index)]

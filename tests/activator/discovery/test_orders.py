@@ -18,6 +18,7 @@ from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
+from activator.records.entries import Entries
 from tests.activator.discovery.recording import (
     A,
     private,
@@ -45,7 +46,8 @@ class World:
 
     def __init__(self) -> None:
         throttler = Throttler(Limits(), random=lambda: 0.0, own_ip=OWN_IP)
-        self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, clock=lambda: 0.0)
+        entries = Entries(throttler, ConcurrencyReporter(lambda _: None).load)
+        self.driver = Driver(throttler, entries, clock=lambda: 0.0)
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
         self.inventory = Inventory(self.driver, NO_SYSTEM_OBJECTS, self.rejections.append)

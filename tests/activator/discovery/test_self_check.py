@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource
 from activator.discovery.inventory import Inventory, ObjectVersion
 from activator.discovery.kubernetes import KubernetesWatch
-from activator.discovery.self_check import Comparison, Difference, MissedEventCounters, persistent
+from activator.discovery.self_check import Comparison, Difference, persistent
 from activator.discovery.wire import ListedMetadata
 from activator.objects.fields import ObjectKey
 from activator.records.source_status import MissedEvents
@@ -305,9 +306,9 @@ def test_only_differences_that_occur_twice_without_an_event_last(
 
 
 def test_what_was_found_is_counted_and_what_is_left_is_of_the_last_check() -> None:
-    counters = MissedEventCounters()
+    counters = MissedEvents()
     counters.record("Endpoints", 3, 1)
     counters.record("Endpoints", 0, 0)
-    seen = counters.snapshot()
+    seen = deepcopy(counters)
     counters.record("Endpoints", 1, 1)
     assert seen == MissedEvents({"drifted": 1, "equal": 1}, {"Endpoints": 3}, {"Endpoints": 0})

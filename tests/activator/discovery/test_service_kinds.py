@@ -19,6 +19,7 @@ from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.objects.fields import ObjectKey
 from activator.plain.route_table import RouteTable
+from activator.records.entries import Entries
 from tests.activator.discovery.recording import RecordingSink, private, replace, revision
 from tests.activator.objects.test_fields import json_values
 from tests.activator.plain.objects import (
@@ -48,12 +49,9 @@ class World:
 
     def __init__(self, *dialects: str) -> None:
         throttler = Throttler(Limits(), random=lambda: 0.0)
-        self.driver = Driver(
-            throttler,
-            ConcurrencyReporter(lambda _: None).load,
-            clock=lambda: 0.0,
-            table=RouteTable(),
-        )
+        load_for = ConcurrencyReporter(lambda _: None).load
+        entries = Entries(throttler, load_for, table=RouteTable())
+        self.driver = Driver(throttler, entries, clock=lambda: 0.0)
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
         self.inventory = Inventory(

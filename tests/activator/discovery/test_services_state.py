@@ -96,8 +96,7 @@ class World:
         new = obj and row.parse(key, obj, Scope())
         old, self._objects[key] = self._objects.get(key), new
         row.put(self.services, key, old, new)
-        while self.services.publish_next():
-            pass
+        list(self.services.publishing())
 
     def ready(self, revision: RevisionID = HELLO) -> list[str]:
         (listed,) = self.endpoints[revision].values()

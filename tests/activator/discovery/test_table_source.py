@@ -85,7 +85,7 @@ async def serving(table: Path) -> AsyncIterator[World]:
     try:
         await servers.start()
         async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
-            yield World(table, client, servers.describe())
+            yield World(table, client, servers.addresses)
         await servers.stop_data(1.0)
     finally:
         await servers.stop()

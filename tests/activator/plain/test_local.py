@@ -77,11 +77,11 @@ class World:
             write(self._folder, obj)
 
     async def get(self, host: str, path: str = "/") -> httpx.Response:
-        url = f"http://{self.servers.describe()['http']}{path}"
+        url = f"http://{self.servers.addresses['http']}{path}"
         return await self.client.get(url, headers={"Host": host})
 
     async def api(self, path: str) -> Any:
-        response = await self.client.get(f"http://{self.servers.describe()['admin']}{path}")
+        response = await self.client.get(f"http://{self.servers.addresses['admin']}{path}")
         return response.json()
 
 

@@ -19,6 +19,7 @@ from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.pods.probes import ProbePools
+from activator.records.entries import Entries
 from tests.activator.probing.world import APP
 from tests.activator.proxy.world import protocol
 from tests.conftest import both_loops
@@ -53,7 +54,8 @@ class World:
 
     def __init__(self, tasks: Tasks, clock: object) -> None:
         load_for = ConcurrencyReporter(lambda _: None).load
-        self.driver = Driver(Throttler(Limits(), lambda: 0.5), load_for)
+        throttler = Throttler(Limits(), lambda: 0.5)
+        self.driver = Driver(throttler, Entries(throttler, load_for))
         if clock is not None:
             self.driver.clock = clock  # type: ignore[assignment] # a clock of the test
         self.pools = ConnectionPools(PoolLimits(), tasks.start, self.driver.clock)

@@ -15,6 +15,7 @@ from activator.knative.words import QUEUE_PROXY
 from activator.probing.probe import Probe
 from activator.probing.prober import PodProber
 from activator.proxy.pods.probes import ProbePools
+from activator.records.entries import Entries
 from throttler.model import (
     AppProtocol,
     Endpoint,
@@ -193,9 +194,9 @@ class World:
     ) -> None:
         self.clock = asyncio.get_running_loop().time
         self.pods: dict[str, FakePod] = defaultdict(FakePod)
-        self.driver = Driver(
-            Throttler(Limits(), random), ConcurrencyReporter(lambda _: None).load, self.clock
-        )
+        throttler = Throttler(Limits(), random)
+        entries = Entries(throttler, ConcurrencyReporter(lambda _: None).load)
+        self.driver = Driver(throttler, entries, self.clock)
         self.prober = PodProber(self.driver, cast(ProbePools, self), timeout, max_in_flight, random)
         self.driver.prober = self.prober
         self.driver.pools = self

@@ -32,6 +32,7 @@ from activator.proxy.exchange.services import ProxyServices
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pool import ConnectionPools, PoolLimits
 from activator.proxy.transport.peer_socket import UnreadBytes
+from activator.records.entries import Entries
 from tests.ports import hold, port_of
 from tests.rows import naming
 from throttler.model import (
@@ -628,8 +629,8 @@ class World:
         unknown = RevisionKind.REVISION if knative else RevisionKind.SERVICE
         if keda:
             unknown = RevisionKind.HTTP_ROUTE
-        table = RouteTable[RevisionID]()
-        self.driver = Driver(throttler, self._load, clock=loop.time, table=table, unknown=unknown)
+        entries = Entries(throttler, self._load, table=RouteTable(), unknown=unknown)
+        self.driver = Driver(throttler, entries, clock=loop.time)
         self.driver.prober = self.prober = _Prober(self)
         unread = UnreadBytes(unread_bytes)
         self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)

@@ -15,6 +15,7 @@ from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
 from activator.process import logs
 from activator.process.logs import of_activator
+from activator.records.entries import Entries
 from activator.records.narration import OF_ALL, OF_REVISION, WINDOW, WORDS, identity
 from tests.activator.records.test_narration import Silent
 from tests.activator.test_driver import World as Driven
@@ -59,7 +60,8 @@ class World:
         self._read = 0
         loop = asyncio.get_running_loop()
         throttler = Throttler(Limits(), lambda: 0.0)
-        self.driver = Driver(throttler, ConcurrencyReporter(lambda _: None).load, loop.time)
+        entries = Entries(throttler, ConcurrencyReporter(lambda _: None).load)
+        self.driver = Driver(throttler, entries, loop.time)
         self.driver.prober = self.driver.pools = Silent()
 
     def lines(self) -> list[dict[str, Any]]:

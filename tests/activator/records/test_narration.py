@@ -9,6 +9,7 @@ import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
 from activator.driver import Driver
+from activator.records.entries import Entries
 from activator.records.narration import EventKind, Events
 from tests.activator.throttlers import release, throttler_of
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision, RevisionID
@@ -33,11 +34,9 @@ class World:
     def __init__(self, own_ip: str = "") -> None:
         self.now = 100.0
         self.heard: list[tuple[str, Mapping[str, Any]]] = []
-        self.driver = Driver(
-            Throttler(Limits(), lambda: 0.0, own_ip=own_ip),
-            ConcurrencyReporter(lambda _: None).load,
-            clock=lambda: self.now,
-        )
+        throttler = Throttler(Limits(), lambda: 0.0, own_ip=own_ip)
+        entries = Entries(throttler, ConcurrencyReporter(lambda _: None).load)
+        self.driver = Driver(throttler, entries, clock=lambda: self.now)
         self.driver.prober = self.driver.pools = Silent()
 
     def listen(self) -> None:

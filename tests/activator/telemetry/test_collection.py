@@ -12,7 +12,7 @@ from activator.telemetry.collection import merged
 from activator.telemetry.metric_writers import Counted
 from activator.telemetry.metrics import Metrics
 from tests.activator.telemetry.test_metrics import with_everything
-from tests.activator.telemetry.world import World
+from tests.activator.telemetry.world import World, text_of
 
 
 def test_text_and_points_say_the_same():
@@ -22,7 +22,7 @@ def test_text_and_points_say_the_same():
     world.request(throttler)
     text = {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(Metrics(world).render().decode())
+        for family in text_string_to_metric_families(text_of(world))
         for sample in family.samples
     }
     points = [point for point in Metrics(world).points() if point is not None]

@@ -24,7 +24,7 @@ from activator.runtime import Runtime
 from activator.settings.config import load
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, MetricKind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
-from tests.activator.telemetry.world import World
+from tests.activator.telemetry.world import World, text_of
 from throttler.model import (
     AdaptiveMode,
     AppProtocol,
@@ -53,7 +53,7 @@ def world():
 def scrape(world):
     """Return the samples: (name, labels) -> value. Fail where two samples are the same series."""
     found = {}
-    for family in text_string_to_metric_families(Metrics(world).render().decode()):
+    for family in text_string_to_metric_families(text_of(world)):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
             assert key not in found, f"{key} twice"
@@ -114,7 +114,7 @@ def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_
     world.request(shared)
     world.request(paging)
     seen = {}
-    for family in text_string_to_metric_families(Metrics(world).render().decode()):
+    for family in text_string_to_metric_families(text_of(world)):
         name = family.name + "_total" * (family.type == "counter")
         if name.startswith(("process_", "python_")):
             continue
@@ -322,16 +322,16 @@ def test_series_of_a_pod_that_is_gone_vanish(world):
     world.pods(throttler, "10.0.0.1:8012")
     counters = world.entry(throttler).counters
     counters.client_of(("10.0.0.1:8012", b"GET", 1, 200)).duration.observe(0.1)
-    assert "10.0.0.1" in Metrics(world).render().decode()
+    assert "10.0.0.1" in text_of(world)
     world.pods(throttler)
-    assert "10.0.0.1" not in Metrics(world).render().decode()
+    assert "10.0.0.1" not in text_of(world)
 
 
 def test_series_of_a_deleted_revision_vanish(world):
     throttler, _ = with_everything(world)
     world.driver.delete_revision(throttler.revision.id)
     world.driver.set_endpoints(throttler.revision.id, {})
-    assert "hello" not in Metrics(world).render().decode()
+    assert "hello" not in text_of(world)
 
 
 def test_waits_outcomes_and_requeues(world):
@@ -445,7 +445,7 @@ def test_labels_from_outside_stay_in_their_quotes(world, name):
 
 def test_half_a_surrogate_pair_does_not_end_all_metrics(world):
     world.entry(world.revision(service="\ud800"))
-    assert b'kn_service_name="?"' in Metrics(world).render()
+    assert b'kn_service_name="?"' in text_of(world).encode()
 
 
 @pytest.mark.untraced  # long when traced

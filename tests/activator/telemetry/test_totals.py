@@ -13,14 +13,13 @@ from activator.records.source_status import (
     WatchCounters,
 )
 from activator.telemetry.collection import source_metrics
-from activator.telemetry.metrics import Metrics
-from tests.activator.telemetry.world import World
+from tests.activator.telemetry.world import World, text_of
 from throttler.throttler import Limits
 
 
 def values(world: World) -> dict[tuple[str, str], float]:
     """Return the samples by name and the value of their only label."""
-    text = Metrics(world).render().decode()
+    text = text_of(world)
     return {
         (sample.name, "".join(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)

@@ -12,8 +12,9 @@ from activator.autoscaler.reporter import StatReporter
 from activator.driver import Driver
 from activator.plain.route_table import RouteTable
 from activator.records.counters import LAG_BOUNDS, Histogram
-from activator.records.entries import Entry
+from activator.records.entries import Entries, Entry
 from activator.records.source_status import NO_SOURCE, SourceStatus
+from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import Identity, LoopLag
 from throttler.model import (
     Endpoint,
@@ -57,8 +58,8 @@ class World(ANY):
         self.reporter = StatReporter(
             (), clock=self.clock, revisions=lambda: [each.revision for each in throttler]
         )
-        load = self.reporter.loads.load
-        self.driver = Driver(throttler, load, self.clock, table=RouteTable())
+        entries = Entries(throttler, self.reporter.loads.load, table=RouteTable())
+        self.driver = Driver(throttler, entries, self.clock)
         self.driver.prober = self.driver.pools = Nobody()
         self.history = History(self.clock, lambda: self.clock.now)
         self.history.known = self.driver.entries.known
@@ -92,7 +93,7 @@ class World(ANY):
             pauses=Histogram(LAG_BOUNDS),
             certificates=SimpleNamespace(expiry={"https": 1_800_000_000.0}),
         )
-        self.pod_name = "activator-1"
+        self.settings = SimpleNamespace(pod_name="activator-1")
         self.started_at = self.clock.now - 60
         self.not_ready = ""
         self.text: Any = b"up 1\n"
@@ -164,3 +165,8 @@ class World(ANY):
     def entry(self, throttler: RevisionThrottler) -> Entry:
         """Return the revision's entry, as a request would."""
         return self.driver.entries.of(throttler.revision.id)
+
+
+def text_of(world: World) -> str:
+    """Return all metrics as a scrape gets them."""
+    return b"".join(Metrics(world).chunks()).decode()

@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from activator.settings.values import TlsParameters
+from activator.tls.certificates import HTTP1, HTTP2
 from activator.tls.internal_encryption import InternalTls, InternalTlsError, ServiceTls
 from tests.activator.proxy.world import Pod, PodConnection, World, ok, until
 from tests.conftest import both_loops
@@ -42,7 +43,7 @@ class Watched(InternalTls):
 
     @property
     def roots(self) -> int:
-        return self.pods.context.cert_store_stats()["x509"]
+        return self.pods.context_of(HTTP1).cert_store_stats()["x509"]
 
 
 def started(ca: str = "", *bundles: str) -> Watched:
@@ -100,9 +101,9 @@ def test_a_root_that_is_added_withdraws_nothing_and_one_that_goes_is_withdrawn_o
 
 def test_what_stays_the_same_keeps_the_context() -> None:
     tls = started(root(CA), root(OTHER))
-    before = tls.pods.context
+    before = tls.pods.context_of(HTTP1)
     tls.set_bundles((root(CA) + root(OTHER),))
-    assert tls.pods.context is before
+    assert tls.pods.context_of(HTTP1) is before
 
 
 def test_a_bundle_that_cannot_be_read_withdraws_nothing_and_the_others_count(
@@ -169,13 +170,13 @@ async def test_requests_go_to_the_pods_port_over_tls(world: World) -> None:
     assert pod.requests[0].all(b"host") == [b"shop"]
 
 
-@pytest.mark.parametrize("name", ["context", "http2_context"])
-def test_no_certificate_is_verified(name: str) -> None:
+@pytest.mark.parametrize("protocol", [HTTP1, HTTP2])
+def test_no_certificate_is_verified(protocol: str) -> None:
     tls = ServiceTls()
-    context = getattr(tls, name)
+    context = tls.context_of(protocol)
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname
-    assert getattr(tls, name) is context, "made once"
+    assert tls.context_of(protocol) is context, "made once"
 
 
 @both_loops

@@ -13,6 +13,8 @@ import trustme
 from activator.settings.config import load
 from activator.settings.values import TlsParameters
 from activator.tls.certificates import (
+    HTTP1,
+    HTTP2,
     ServerContext,
     TlsFileError,
     TlsFiles,
@@ -200,7 +202,7 @@ def test_a_pod_is_verified_by_the_name_of_its_service(
     variables = {"KEDA_HTTP_TLS_CA_DIRS": str(tmp_path), "KEDA_HTTP_TLS_SKIP_VERIFY": skip}
     flags = {"manifests": str(tmp_path), "dialect": "keda"}
     side = upstream_tls(load("local", flags, variables))("web.shop")
-    for context in (side.context, side.http2_context):
+    for context in map(side.context_of, (HTTP1, HTTP2)):
         pod = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         signer.issue_cert(server).configure_cert(pod)
         expected = pytest.raises(ssl.SSLError, match=error) if error else nullcontext()
