@@ -446,14 +446,18 @@ class Http2Connection:
             self.remove_stream(stream)
 
     def remove_stream(self, stream: Stream) -> None:
-        """Remove a stream that has ended."""
+        """Remove a stream that has ended; do nothing the second time.
+
+        A side may end a stream while the connection handles the peer's end of it.
+        """
+        if stream.id not in self.streams:
+            return
+        del self.streams[stream.id]
         if not stream.peer_closed:
             self.expect_late(stream.allowed)
         stream.closed = stream.peer_closed = True
         if stream.unsent is not None or stream.ends is not None:
             self.queue.discard(stream)
-        if stream.id in self.streams:
-            del self.streams[stream.id]
         self.side.on_stream_removed(stream)
 
     def expect_late(self, size: int) -> None:
