@@ -229,7 +229,7 @@ class Exchange(Requester):
     Attributes:
         added_lines: the field lines that the activator adds to the response, each preceded by its
             CRLF.
-        attempts: its attempts; None until the first doubtful response or failure.
+        attempts: its attempts; None for most requests until the first doubtful response or failure.
         body: the buffered body of the request.
         entry: the entry of its revision.
         limits: its limits except the deadline; None for most requests.
@@ -719,8 +719,12 @@ class Exchange(Requester):
         request, now = self.request, self.services.driver.clock()
         pod.last_response_at = self.ticket.first_byte = now
         attempts, wait = self.attempts, self.wait
-        if attempts is not None and attempts.made > 1:
-            self.added_lines += end.ATTEMPTS % attempts.made
+        if attempts is not None:
+            if attempts.made > 1:
+                self.added_lines += end.ATTEMPTS % attempts.made
+            if attempts.keeper is not None and self.early_stream() is None:
+                attempts.keeper.begin(response)
+                attempts.keeper.collect(payload, complete)
         if wait is not None:
             if wait.early is not None and not heartbeat.may_follow(
                 self, response, payload, complete
@@ -782,9 +786,12 @@ class Exchange(Requester):
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         attempts = self.attempts
-        if attempts is not None and attempts.withheld is not None:
-            self._withhold(attempts, payload, complete, trailers)
-            return
+        if attempts is not None:
+            if attempts.withheld is not None:
+                self._withhold(attempts, payload, complete, trailers)
+                return
+            if attempts.keeper is not None:
+                attempts.keeper.collect(payload, complete)
         if self.counts_payload:
             for piece in payload:
                 self.response_size += len(piece)

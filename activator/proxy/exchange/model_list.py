@@ -13,9 +13,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.sides import ClientSide, PassingSide
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.http2.hpack import Decoder
 from activator.proxy.message import own_responses
 from activator.proxy.message.fields import tokens
 from activator.proxy.message.own_responses import OwnResponse
@@ -106,8 +104,9 @@ def keep_response(exchange: Exchange, policies: RequestPolicies) -> None:
     entry, kept = exchange.entry, exchange.entry.kept
     if kept is None:
         kept = entry.kept = KeptResponses()
-    key, clock = key_of(request), exchange.services.driver.clock
-    exchange.client = ListKeeper(exchange.client, kept, key, clock)
+    attempts = exchange.ensure_attempts()
+    attempts.made = 0
+    attempts.keeper = ListKeeper(kept, key_of(request), exchange.services.driver.clock)
 
 
 def _may_keep(exchange: Exchange, policies: RequestPolicies) -> bool:
@@ -124,11 +123,10 @@ def _is_for_list(exchange: Exchange) -> bool:
 
 
 @final
-class ListKeeper(PassingSide):
-    """A client's side that keeps the list of models which passes it.
+class ListKeeper:
+    """Keeps the list of models in the response to one request.
 
     Arguments:
-        client: the side that it replaces in its exchange.
         responses: the kept responses of the revision.
         key: of the request.
         clock: returns the time, seconds.
@@ -136,37 +134,18 @@ class ListKeeper(PassingSide):
 
     __slots__ = ("_clock", "_key", "_pieces", "_responses")
 
-    def __init__(
-        self,
-        client: ClientSide,
-        responses: KeptResponses,
-        key: bytes,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(client)
+    def __init__(self, responses: KeptResponses, key: bytes, clock: Callable[[], float]) -> None:
         self._responses = responses
         self._key = key
         self._clock = clock
         self._pieces: list[bytes] | None = None  # the body so far; None: it is not kept
 
-    def respond(
-        self,
-        response: Response | ResponseFields,
-        raw: bytes | None,
-        payload: list[bytes],
-        ended: bool,
-        trailers: bytes,
-    ) -> None:
-        if _may_be_kept(response):
-            self._pieces = []
-            self._collect(payload, ended)
-        self._client.respond(response, raw, payload, ended, trailers)
+    def begin(self, response: Response | ResponseFields) -> None:
+        """Handle the head of a pod's response, in the pod's version."""
+        self._pieces = [] if _may_be_kept(response) else None
 
-    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        self._collect(payload, ended)
-        self._client.send_body(payload, ended, trailers)
-
-    def _collect(self, payload: list[bytes], ended: bool) -> None:
+    def collect(self, payload: list[bytes], ended: bool) -> None:
+        """Handle a part of the body; keep the list once it has ``ended``."""
         pieces = self._pieces
         if pieces is None:
             return
@@ -199,13 +178,11 @@ def _may_be_kept(response: Response | ResponseFields) -> bool:
 def _fields(response: Response | ResponseFields) -> dict[bytes, bytes]:
     """Return the fields of a response by name in lower case."""
     if isinstance(response, ResponseFields):
-        # A translated response has its fields in the block alone.
-        pairs = Decoder().decode(response.block)
-    else:
-        lines = (each.partition(b":") for each in response.block.split(b"\r\n"))
-        pairs = [(name.lower(), value.strip(b" \t")) for name, _, value in lines]
+        return response.fields
     fields: dict[bytes, bytes] = {}
-    for name, value in pairs:
+    for line in response.block.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        name, value = name.lower(), value.strip(b" \t")
         fields[name] = b"%b, %b" % (fields[name], value) if name in fields else value
     return fields
 

@@ -35,6 +35,7 @@ from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange, RequestBody
+    from activator.proxy.exchange.model_list import ListKeeper
 
 #: How often one request is sent again after a pod may have seen it. Attempts that no application
 #: processed do not count; only the deadline limits these.
@@ -269,6 +270,7 @@ class Attempts:
         secure: whether its pods get it over TLS, because it arrived so, see ``interceptor``.
         broken_by: the HTTP/2 error code with which a pod broke off its response; 0 without one.
         withheld: the doubtful response that is not complete; None without one.
+        keeper: keeps the list of models in the response; None for other requests.
     """
 
     __slots__ = (
@@ -279,6 +281,7 @@ class Attempts:
         "admits",
         "broken_by",
         "fresh",
+        "keeper",
         "made",
         "secure",
         "withheld",
@@ -295,6 +298,7 @@ class Attempts:
         self.fresh = self.secure = False
         self.broken_by = 0
         self.withheld: WithheldResponse | None = None
+        self.keeper: ListKeeper | None = None
 
     # -- a response that may eject its pod ---------------------------------------------------------
 
