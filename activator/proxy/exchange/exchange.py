@@ -319,7 +319,7 @@ class Exchange(Requester):
             entry = self.entry = find(driver.entries, request, port, self.client, services.namers)
         except RevisionNotFound as missing:
             self.state = DONE
-            end.respond_not_found(services, self.client, request, trace, missing)
+            end.respond_not_found(self, missing)
             return
         now = driver.clock()
         throttler = entry.throttler
@@ -355,10 +355,7 @@ class Exchange(Requester):
         if order.trusts_header and PRIORITY in request.fields:
             self.request = with_priority(request, self.client.base.address)
         if throttler.slots.holder is not None or not throttler.has_free_slot:
-            self._set_place(order, request)
-
-    def _set_place(self, order: QueueOrder, request: Request) -> None:
-        set_place(self.ticket, order, request, self.client.base.address, self.services.clients)
+            set_place(self, order, request)
 
     def decided(self, verdict: Verdict) -> None:
         """Continue by a decision of the authorization server, or end."""
@@ -367,7 +364,7 @@ class Exchange(Requester):
             return
         order = self.entry.throttler.queued.order
         if order is not None:
-            self._set_place(order, self.request)
+            set_place(self, order, self.request)
         self._admit(now)
         self.client.regulate()
 
@@ -446,7 +443,7 @@ class Exchange(Requester):
         self.pod_side = None
         order = throttler.queued.order
         if order is not None and self.wait is None:
-            self._set_place(order, self.request)
+            set_place(self, order, self.request)
         if self.limits is not None and self.limits.wait is not None:
             self.ticket.deadline = self.limits.wait.requeued()
         begin_wait(self, now)
@@ -918,7 +915,7 @@ class Exchange(Requester):
         self._cancel_pod()
         if self.state in RESPONSE_BEGUN:
             code = 0 if attempts is None else attempts.broken_by
-            end.break_off(self, response, ended, self.status, self.response_size, code)
+            end.break_off(self, response, ended, code)
         elif attempts is not None:
             end.respond_with_error(self, response, ended, attempts.made)
         else:

@@ -240,14 +240,11 @@ class TcpConnection(Evictable):
 
     def _begin_wait(self, now: float) -> None:
         """Join the cold start of the Service, if there is one, and watch the client."""
-        cold_starts, entry = self._clients.driver.cold_starts, self._entry
         wait = self._wait
         if wait is None:
-            wait = PodWait(cold_starts, self._ticket.arrived, server_timing=False)
-            self._wait = wait
-        if wait.cold_start is None or wait.cold_start.ended is not None:
-            counts = entry.counters.cold_starts
-            wait.cold_start = cold_starts.join(entry.throttler, counts, now)
+            cold_starts = self._clients.driver.cold_starts
+            wait = self._wait = PodWait(cold_starts, self._ticket.arrived, server_timing=False)
+        wait.join(self._entry, now)
         self._clients.proxy.timers.disarm(self)
         if not (self._client.ended or len(self._held) >= MOST_HELD):
             self._client.watch(READ)
