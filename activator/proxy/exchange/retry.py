@@ -10,6 +10,7 @@ knative.dev/pkg/network/transports.go.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
@@ -232,7 +233,7 @@ def own_failure(claim: QueueProxyClaim | None, payload: Sequence[bytes]) -> Fail
     return Failure.UNTOUCHED if fate is Fate.UNTOUCHED else Failure.APPLICATION_LOST
 
 
-@final
+@dataclass(slots=True)
 class WithheldResponse:
     """A response that waits until it is complete.
 
@@ -245,18 +246,9 @@ class WithheldResponse:
         ends_stream: whether it ends the client's event stream.
     """
 
-    __slots__ = ("ends_stream", "pieces", "response")
-
-    def __init__(
-        self,
-        response: Response | ResponseFields,
-        pieces: list[bytes],
-        *,
-        ends_stream: bool = False,
-    ) -> None:
-        self.response = response
-        self.pieces = pieces
-        self.ends_stream = ends_stream
+    response: Response | ResponseFields
+    pieces: list[bytes]
+    ends_stream: bool = False
 
 
 @final
