@@ -25,7 +25,6 @@ from activator.proxy.client.http2_ends import (
 )
 from activator.proxy.exchange.exchange import Exchange, probe_response
 from activator.proxy.exchange.sides import ClientSide
-from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (
     CLOSE_SECONDS,
@@ -728,9 +727,6 @@ class ClientStream(ClientSide):
         no_body = exchange.to_head or grpc.is_grpc(exchange.request.fields)
         return b"" if no_body else response.body
 
-    def switching(self) -> SwitchingSide | None:
-        return None
-
     def finished(self, now: float) -> None:
         self.base.idle_since = now
         stream = self._stream
@@ -778,8 +774,6 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
     by_name = fields.fields
     if not fields.forwarded:
         fields.forwarded = fields.block + section.forwarded(fields.authority, by_name, client)
-    if ended and fields.bodiless is not None:
-        return fields.bodiless
     if ended and fields.length > 0:
         raise about(FramingError("the body does not have its content-length"), by_name)
     request = Request(

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final, final
 from activator.proxy.exchange import end
 from activator.proxy.exchange.retry import WithheldResponse
 from activator.proxy.exchange.sides import RESPONSE_BEGUN, ClientSide
-from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.section import block_of, with_identity_coding
@@ -262,10 +261,6 @@ class EarlyStream(ClientSide):
 
     def send_continue(self) -> None:
         """Do nothing, as in ``interim``."""
-
-    def switching(self) -> SwitchingSide | None:
-        """Return None: no other protocol can follow the head."""
-        return None
 
     def break_off(self, outcome: str, code: int) -> None:
         self._client.break_off(outcome, code)

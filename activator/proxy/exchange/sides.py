@@ -150,9 +150,9 @@ class ClientSide(ABC):
     def body_of(self, response: OwnResponse) -> bytes:
         """Return the part of an own response's body that the client gets."""
 
-    @abstractmethod
     def switching(self) -> SwitchingSide | None:
-        """Return the connection for a change of protocol; None in HTTP/2."""
+        """Return the connection for a change of protocol; None if none is possible."""
+        return None
 
     @abstractmethod
     def finished(self, now: float) -> None:
@@ -251,9 +251,9 @@ class PodSide(ABC):
     def cancel(self) -> None:
         """Cancel the request at the pod, because its response is not needed any more."""
 
-    @abstractmethod
     def switching(self) -> SwitchingSide | None:
-        """Return the connection for a change of protocol; None in HTTP/2."""
+        """Return the connection for a change of protocol; None if none is possible."""
+        return None
 
     @abstractmethod
     def release(self) -> None:

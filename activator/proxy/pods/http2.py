@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.exchange.sides import ClientSide, PodSide, Progress, Requester
 from activator.proxy.exchange.translation import as_block
-from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import (
     CLOSE_SECONDS,
@@ -272,9 +271,6 @@ class PodStream(PodSide):
     def progress(self) -> Progress:
         """Return how far the final response has come."""
         return Progress.BEGAN if self.responded else Progress.SILENT
-
-    def switching(self) -> SwitchingSide | None:
-        return None
 
     def release(self) -> None:
         """Do nothing: no stream has been opened."""
