@@ -293,17 +293,22 @@ class PodStream(PodSide):
             self._on_interim(requester, response, ended)
             return
         self.responded = True
-        if self.to_head or response.status in _NO_CONTENT:
-            self._on_bare_response(requester, response, ended)
-            return
-        stream.missing = response.length
-        if ended:
-            if response.length > 0:
+        # Whatever a pod sends behind a head without content is dropped (RFC 9110 section 6.4.1).
+        # Clients would treat it as a connection error.
+        is_bare = self.to_head or response.status in _NO_CONTENT
+        if not is_bare:
+            stream.missing = response.length
+            if ended and response.length > 0:
                 raise FramingError("the body does not have its content-length", 502)
+        if ended or is_bare:
             self._end()
-            self._pod.link.peer_ended(stream)
+            link = self._pod.link
+            if ended:
+                link.peer_ended(stream)
+            else:
+                link.end(stream, _NO_ERROR)
             self.detach()
-        requester.on_response(response, None, [], ended)
+        requester.on_response(response, None, [], ended or is_bare)
 
     def _on_interim(self, requester: Requester, response: ResponseFields, ended: bool) -> None:
         if ended:
@@ -312,22 +317,6 @@ class PodStream(PodSide):
         if self._interim > MAX_INTERIM:
             raise FramingError("too many interim responses", 502)
         requester.on_interim(response)
-
-    def _on_bare_response(
-        self, requester: Requester, response: ResponseFields, ended: bool
-    ) -> None:
-        """Handle a response without content; drop whatever a pod sends after its head.
-
-        See RFC 9110 section 6.4.1. Clients would treat content as a connection error.
-        """
-        self._end()
-        link = self._pod.link
-        if ended:
-            link.peer_ended(self._stream)
-        else:
-            link.end(self._stream, _NO_ERROR)
-        self.detach()
-        requester.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
         """Handle payload; see ConnectionSide.on_data for ``trailers``."""
@@ -427,14 +416,6 @@ class Http2PodConnection(ConnectionSide):
 
     # -- for the pool ---------------------------------------------------------------------------
 
-    def protocol(self) -> object:
-        """Return the loop's protocol object."""
-        return self.link
-
-    def is_made(self) -> bool:
-        """Return whether the loop has connected it, so that it will report its end."""
-        return self.state is not OPENING
-
     def has_room(self) -> bool:
         """Return whether it can carry one more request."""
         state, link = self.state, self.link
@@ -464,7 +445,7 @@ class Http2PodConnection(ConnectionSide):
         link = self.link
         if self._end():
             link.move(ENDING)
-            link.write(frames.goaway(0, ErrorCode.NO_ERROR))
+            link.queue.write(frames.goaway(0, ErrorCode.NO_ERROR))
             link.flush()
             link.transport.close()
 
@@ -486,7 +467,7 @@ class Http2PodConnection(ConnectionSide):
         """Begin without PINGs: gRPC servers end connections with many of them."""
         self._enter(UNSETTLED)
         self.pool.opened(self.link.transport)
-        self.link.write(frames.PREFACE)
+        self.link.queue.write(frames.PREFACE)
         self.link.begin((Http2Setting.ENABLE_PUSH, 0))
 
     def lost(self, exc: Exception | None) -> None:
