@@ -234,7 +234,7 @@ class Http2ClientConnection(ConnectionSide):
         the last one that is served.
         """
         if not self.link.flow.late and stream <= self.link.last_stream:
-            self.link.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
+            self.link.queue.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
 
     def _opens(self, stream: int) -> bool:
         """Return whether a new stream is served; if not, ignore or refuse it.
@@ -256,7 +256,7 @@ class Http2ClientConnection(ConnectionSide):
             goaway.multiplexed = True
         if len(link.streams) >= MAX_STREAMS:
             link.expect_late(STREAM_WINDOW)  # data may be on its way before the client learns this
-            link.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
+            link.queue.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             return False
         return True
 
@@ -373,7 +373,7 @@ class Http2ClientConnection(ConnectionSide):
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         if self.is_idle(stream):
             raise ConnectionFault(code, reason)  # an idle stream must not get RST_STREAM
-        self.link.write(frames.rst_stream(stream, code))
+        self.link.queue.write(frames.rst_stream(stream, code))
         found = self.link.streams.get(stream)
         if found is None:
             self._count_reset()
@@ -490,7 +490,7 @@ class Http2ClientConnection(ConnectionSide):
     def _announce(self) -> None:
         """Ask the client to open no more streams."""
         if not self.link.is_ending() and self._goaway.advance(ANNOUNCED, self._clock()):
-            self.link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+            self.link.queue.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
             self.base.arm(self._goaway.due_at)
 
     def _send_last(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: bytes = b"") -> None:
@@ -501,7 +501,7 @@ class Http2ClientConnection(ConnectionSide):
             reason: the debug data, for people.
         """
         if not self.link.is_ending() and self._goaway.advance(LAST_SENT, self._clock()):
-            self.link.write(frames.goaway(self.link.last_stream, code, reason))
+            self.link.queue.write(frames.goaway(self.link.last_stream, code, reason))
 
     def _advance_goaway(self, now: float) -> float:
         """Send the GOAWAY that is due; return when to call this again, seconds."""
