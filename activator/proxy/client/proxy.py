@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
@@ -136,6 +137,7 @@ class Eviction:
         self._http2 = EvictableQueue()
         self._http1 = EvictableQueue()
         self._tcp = EvictableQueue()
+        self._served = self._silent, self._http2, self._http1, self._tcp  # the first go first
         self._evicted = EvictableQueue()
         self.turned_away = EvictableQueue()
 
@@ -146,10 +148,7 @@ class Eviction:
 
     def __iter__(self) -> Iterator[Evictable]:
         """Iterate over a copy, since connections may close meanwhile."""
-        queues = (
-            *(self._silent, self._http2, self._http1, self._tcp),
-            *(self._evicted, self.turned_away),
-        )
+        queues = (*self._served, self._evicted, self.turned_away)
         return iter([connection for queue in queues for connection in queue.first(queue.size)])
 
     def add(self, connection: Evictable, *, http2: bool = False) -> None:
@@ -186,7 +185,7 @@ class Eviction:
         """
         if self._evicted.size >= most:
             return False
-        for connections in (self._silent, self._http2, self._http1, self._tcp):
+        for connections in self._served:
             for connection in _longest_idle(connections, now):
                 if connection.evict():
                     _move(connection, self._evicted)
@@ -218,10 +217,18 @@ _NOT_READ = {PeerKind.CLIENT: "a response to client", PeerKind.POD: "a request t
 #: The part of the clients' files for clients in a TLS handshake. So clients that send nothing
 #: cannot use the files of clients on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
-#: Addresses of clients in the memo. An ingress has many connections from a few addresses.
-_MOST_ADDRESSES: Final = 256
 #: How an IPv6 socket shows an IPv4 address (RFC 4291, section 2.5.5.2).
 _MAPPED: Final = "::ffff:"
+
+
+@lru_cache(maxsize=256)  # an ingress has many connections from a few addresses
+def address_of(peer: str) -> bytes:
+    """Return an IP address as bytes; all connections of a client share one object.
+
+    A socket for both families shows an IPv4 client as ``::ffff:10.0.0.1``. Pods and logs get the
+    IPv4 address.
+    """
+    return peer.removeprefix(_MAPPED).encode()
 
 
 class Proxy:
@@ -269,7 +276,6 @@ class Proxy:
         self.max_connections = files.shares.clients
         self.connections = Eviction()
         self.turned_away = self.connections.turned_away
-        self._addresses: dict[str, bytes] = {}
         self.arrivals = Tasks()
         self.handshakes = 0
         self._repeats: Repeats = self.services.repeats
@@ -315,20 +321,6 @@ class Proxy:
         """Remove a closed connection; its file is free."""
         self.connections.remove(client)
         self.files.freed()
-
-    def address(self, peer: str) -> bytes:
-        """Return an IP address as bytes; all connections of a client share one object.
-
-        A socket for both families shows an IPv4 client as ``::ffff:10.0.0.1``. Pods and logs get
-        the IPv4 address.
-        """
-        known = self._addresses
-        address = known.get(peer)
-        if address is None:
-            if len(known) >= _MOST_ADDRESSES:
-                known.clear()
-            address = known[peer] = peer.removeprefix(_MAPPED).encode()
-        return address
 
     def may_accept(self, *, secure: bool) -> bool:
         """Return whether a connection may be accepted now; if not, the kernel keeps it."""

@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
 from activator.process.sockets import SocketKind, find_dead, options
-from activator.proxy.client.proxy import Evictable
+from activator.proxy.client.proxy import Evictable, address_of
 from activator.proxy.exchange import end
 from activator.proxy.exchange.observers import RequestRecord
 from activator.proxy.exchange.wait import PodWait
@@ -151,7 +151,7 @@ class TcpConnection(Evictable):
 
     @property
     def _address(self) -> bytes:
-        return self._clients.proxy.address(self._peer[0])
+        return address_of(self._peer[0])
 
     def _enter(self, state: TcpState) -> None:
         assert state in FOLLOWS[self._state], (self._state, state)
