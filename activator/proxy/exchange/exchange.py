@@ -55,7 +55,6 @@ from activator.proxy.exchange.limits import (
 )
 from activator.proxy.exchange.observers import begin_trace
 from activator.proxy.exchange.placement import (
-    ClientAddresses,
     key_of,
     set_place,
     stick,
@@ -316,7 +315,7 @@ class Exchange(Requester):
         if tracer is not None:
             trace = self.trace = begin_trace(tracer, request, self.client.base.secure)
         try:
-            entry = self.entry = find(driver.entries, request, port, self.client, services.namers)
+            entry = self.entry = find(services, request, self.client)
         except RevisionNotFound as missing:
             self.state = DONE
             end.respond_not_found(self, missing)
@@ -644,32 +643,33 @@ class Exchange(Requester):
             self.ensure_attempts().failed(self, Failure.NO_CONNECTION, error, cause)
 
     def on_lost(self, error: str, progress: Progress) -> None:
-        side = self._lose_pod()
-        if self.state is not DONE:
+        side, attempts = self.pod_side, self._lose_pod()
+        if attempts is not None:
             reused = side is not None and side.is_reused()
-            self.ensure_attempts().failed(self, retry.lost(progress, reused=reused), error)
+            attempts.failed(self, retry.lost(progress, reused=reused), error)
 
     def on_reset(self, code: int, progress: Progress) -> None:
-        self._lose_pod()
-        if self.state is not DONE:
-            self.ensure_attempts().reset(self, code, progress)
+        if (attempts := self._lose_pod()) is not None:
+            attempts.reset(self, code, progress)
 
     def on_refused(self, error: str) -> None:
-        self._lose_pod()
-        if self.state is not DONE:
-            self.ensure_attempts().refused(self, error)
+        if (attempts := self._lose_pod()) is not None:
+            attempts.refused(self, error)
 
     def on_other_protocol(self, error: str) -> None:
-        self._lose_pod()
-        if self.state is not DONE:
-            self.ensure_attempts().misunderstood(self, error)
+        if (attempts := self._lose_pod()) is not None:
+            attempts.misunderstood(self, error)
 
-    def _lose_pod(self) -> PodSide | None:
-        """Release and return the side of a pod that sends nothing more."""
-        side, self.pod_side = self.pod_side, None
+    def _lose_pod(self) -> Attempts | None:
+        """Release the side of a pod that sends nothing more.
+
+        Returns:
+            The attempts of the request; None if the request has ended.
+        """
+        self.pod_side = None
         if self.attempts is not None:
             self.attempts.withheld = None
-        return side
+        return None if self.state is DONE else self.ensure_attempts()
 
     # -- its response ------------------------------------------------------------------------------
 
@@ -964,13 +964,7 @@ class Exchange(Requester):
         return min(step_at, check(self, now))
 
 
-def find(
-    entries: Entries,
-    request: Request,
-    port: ClientPort,
-    side: ClientSide,
-    namers: ClientAddresses | None,
-) -> Entry:
+def find(services: ProxyServices, request: Request, side: ClientSide) -> Entry:
     """Return the entry of the revision that a request names.
 
     A port that belongs to one plain Service decides alone: any client may reach it. On other ports,
@@ -979,16 +973,14 @@ def find(
     Knative's counterpart: pkg/activator/handler/context_handler.go.
 
     Arguments:
-        entries: the entries of all revisions.
+        services: have the entries of all revisions, and know which clients may name a Service.
         request: the client's request.
-        port: the port that the client has connected to.
         side: of the client.
-        namers: know which clients may name a Service; None if all may.
 
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
     """
-    service = port.service
+    entries, service = services.driver.entries, side.base.port.service
     if service:
         return entries.find_service(service)
     fields = request.fields
@@ -1002,6 +994,7 @@ def find(
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     if SERVICE in fields:
         service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.base.address
+        namers = services.namers
         if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
             return entries.find_service(service)
     if name:  # few requests have one, and the two calls cost 640 instructions

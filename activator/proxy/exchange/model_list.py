@@ -42,11 +42,6 @@ def starts_no_pod(request: Request) -> bool:
     return request.method in _METHODS and _path(request) in _PATHS
 
 
-def is_for_models(request: Request) -> bool:
-    """Return whether a request, by GET or HEAD, is for the list of models."""
-    return _path(request) == _MODELS and request.method in _METHODS and not request.has_body
-
-
 def _path(request: Request) -> bytes:
     return request.target.partition(b"?")[0].removesuffix(b"/")
 
@@ -95,7 +90,7 @@ def keep_response(exchange: Exchange, policies: RequestPolicies) -> None:
     """Keep the response to a request for the list of models, if it is a good one.
 
     Arguments:
-        exchange: the exchange of a request that a pod will serve.
+        exchange: the exchange of a request for which ``starts_no_pod``, and that a pod will serve.
         policies: of its revision.
     """
     request = exchange.request
@@ -115,11 +110,13 @@ def _may_keep(exchange: Exchange, policies: RequestPolicies) -> bool:
 
 
 def _is_for_list(exchange: Exchange) -> bool:
-    """Return whether a list of models may be the response to a request.
+    """Return whether a list of models may be the response to a request that starts no pod.
 
     Not for a proxy on the admission port, which takes 200 as the address of a pod.
     """
-    return exchange.client.base.port.admission is None and is_for_models(exchange.request)
+    if exchange.client.base.port.admission is not None:
+        return False
+    return _path(exchange.request) == _MODELS and not exchange.request.has_body
 
 
 @final
