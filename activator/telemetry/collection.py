@@ -504,8 +504,7 @@ def _flows(row: _Row[L]) -> int | None:
 
 
 def _has_modes(row: _Row[L]) -> bool:
-    requests = row.throttler.revision.policies.requests
-    return requests is not None and requests.waiting is not None
+    return row.throttler.revision.policies.waiting is not None
 
 
 def _by_mode(row: _Row[L]) -> Mapping[str, int]:

@@ -336,10 +336,8 @@ def _may_be_json(exchange: Exchange) -> bool:
 
 def every(exchange: Exchange) -> float:
     """Return the seconds between two comments."""
-    policies = exchange.entry.throttler.revision.policies.requests
-    if policies is None or policies.waiting is None:
-        return HEARTBEAT_EVERY
-    return policies.waiting.heartbeat_every
+    waiting = exchange.entry.throttler.revision.policies.waiting
+    return HEARTBEAT_EVERY if waiting is None else waiting.heartbeat_every
 
 
 def look_again(exchange: Exchange, now: float) -> float:

@@ -281,8 +281,7 @@ def begin_wait(exchange: Exchange, now: float) -> None:
         exchange.wait = wait
     if wait.join(entry, now):
         exchange.added_lines = exchange.added_lines.replace(WARM, COLD)
-    policies = entry.throttler.revision.policies.requests
-    waiting = None if policies is None else policies.waiting
+    waiting = entry.throttler.revision.policies.waiting
     if waiting is None:
         return
     mode = _choose(exchange, waiting)
@@ -367,8 +366,7 @@ def _beat(exchange: Exchange, now: float) -> float:
         return heartbeat.beat(exchange, now) if now >= due else due
     if heartbeat.may_fit_later(exchange) and now < due:
         return heartbeat.look_again(exchange, now)
-    policies = exchange.entry.throttler.revision.policies.requests
-    waiting = None if policies is None else policies.waiting
+    waiting = exchange.entry.throttler.revision.policies.waiting
     if wait is None or waiting is None:
         return inf
     mode = _choose(exchange, waiting, without=WaitMode.HEARTBEAT)
@@ -391,8 +389,7 @@ def _send_page(exchange: Exchange, now: float) -> float:
     if throttler.is_awake:
         return now + LOOK_AGAIN
     revision = throttler.revision
-    requests = revision.policies.requests
-    waiting = None if requests is None else requests.waiting
+    waiting = revision.policies.waiting
     name = "" if waiting is None else waiting.page_template
     template = services.template_of(name, revision.id)
     start = start_of(services.driver, throttler, now)
