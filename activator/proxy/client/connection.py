@@ -187,7 +187,8 @@ class ClientConnection(Evictable):
         self.turned_away = not proxy.find_room()
         self.new_since = self.idle_since = now = proxy.clock()
         if self.turned_away:
-            proxy.turn_away(self)
+            proxy.turned_away.append(self)
+            proxy.count_turned_away()
         else:
             proxy.connections.add(self)
         proxy.timers.arm(self, now + self.head_timeout())

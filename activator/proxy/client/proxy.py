@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from activator.process.logs import Repeats
 from activator.process.timers import Tasks
@@ -25,10 +25,6 @@ from activator.proxy.exchange.services import ProxyCounters, ProxyServices
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.peer_socket import PeerKind
-
-if TYPE_CHECKING:
-    from activator.proxy.client.connection import ClientConnection
-
 
 #: Candidates of one eviction. They move to the end of their queue, so the next one sees others.
 _SAMPLE: Final = 16
@@ -129,6 +125,7 @@ class Eviction:
     """The connections of all clients, in the order in which they are evicted.
 
     Attributes:
+        evicted: the evicted connections that are not closed yet.
         turned_away: the connections beyond the limit; each gets one response.
     """
 
@@ -138,17 +135,17 @@ class Eviction:
         self._http1 = EvictableQueue()
         self._tcp = EvictableQueue()
         self._served = self._silent, self._http2, self._http1, self._tcp  # the first go first
-        self._evicted = EvictableQueue()
+        self.evicted = EvictableQueue()
         self.turned_away = EvictableQueue()
 
     def __len__(self) -> int:
         # Each new connection asks several times: a loop would cost as much as a system call.
         served = self._silent.size + self._http2.size + self._http1.size + self._tcp.size
-        return served + self._evicted.size + self.turned_away.size
+        return served + self.evicted.size + self.turned_away.size
 
     def __iter__(self) -> Iterator[Evictable]:
         """Iterate over a copy, since connections may close meanwhile."""
-        queues = (*self._served, self._evicted, self.turned_away)
+        queues = (*self._served, self.evicted, self.turned_away)
         return iter([connection for queue in queues for connection in queue.first(queue.size)])
 
     def add(self, connection: Evictable, *, http2: bool = False) -> None:
@@ -168,11 +165,6 @@ class Eviction:
         if connection.queue is not None:
             connection.queue.remove(connection)
 
-    @property
-    def evicted(self) -> int:
-        """The number of evicted connections that are not closed yet."""
-        return self._evicted.size
-
     def make_room(self, now: float, most: int) -> bool:
         """Evict one idle connection.
 
@@ -183,12 +175,12 @@ class Eviction:
         Returns:
             Whether a connection closes.
         """
-        if self._evicted.size >= most:
+        if self.evicted.size >= most:
             return False
         for connections in self._served:
             for connection in _longest_idle(connections, now):
                 if connection.evict():
-                    _move(connection, self._evicted)
+                    _move(connection, self.evicted)
                     return True
         return False
 
@@ -272,7 +264,7 @@ class Proxy:
         self.counters: ProxyCounters = self.services.counters
         self.files = files = self.pools.files
         files.clients = self._places
-        files.idle.append((self._evict_one, lambda: self.connections.evicted))
+        files.idle.append((self._evict_one, lambda: self.connections.evicted.size))
         self.max_connections = files.shares.clients
         self.connections = Eviction()
         self.turned_away = self.connections.turned_away
@@ -284,7 +276,7 @@ class Proxy:
 
     def _places(self) -> int:
         """Return how many files belong to clients that are served, or that may be."""
-        away = self.turned_away.size + self.connections.evicted
+        away = self.turned_away.size + self.connections.evicted.size
         return len(self.connections) + self.handshakes - away
 
     def _evict_one(self) -> bool:
@@ -299,11 +291,6 @@ class Proxy:
         if places + files.pods < files.shares.traffic and not files.waiting:
             return True
         return files.make_room()
-
-    def turn_away(self, client: ClientConnection) -> None:
-        """Record a new client beyond the limit."""
-        self.turned_away.append(client)
-        self.count_turned_away()
 
     def count_turned_away(self) -> None:
         """Count a new client beyond the limit, and log a warning now and then."""

@@ -284,8 +284,3 @@ def no_event_stream(
         "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
     )
     return own_responses.no_event_stream(f"{pod.address}: {what}", error), ended
-
-
-def failed(pod: PodTracker, error: str) -> OwnResponse:
-    """Return the response that names a failed pod; ``error`` is for people."""
-    return own_responses.upstream_failed(f"{pod.address}: {error}")

@@ -24,7 +24,6 @@ from activator.knative.queue_proxy import (
     complaint,
     fate_of,
 )
-from activator.proxy.exchange import end
 from activator.proxy.exchange.sides import DONE, RESPONSE_BEGUN, Progress
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import ErrorCode, name_of_code
@@ -327,21 +326,15 @@ class Attempts:
             # The ClusterIP is never ejected, so the number of retries must be limited.
             failure = Failure.APPLICATION_LOST
         if failure is None or self._judged(exchange, pod, failure)[0] is Then.PASS_ON:
-            self._judge(pod, response.status, failure, payload)
+            if response.status not in DOUBTFUL:
+                self._driver.responded_well(pod)
+                return True
+            text = complaint(response.status, payload if failure else None)
+            self._driver.responded_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
             return True
         exchange.pod_side = None
         self.failed(exchange, failure, complaint(response.status, payload), failure.value)
         return False
-
-    def _judge(
-        self, pod: PodTracker, status: int, failure: Failure | None, body: Sequence[bytes]
-    ) -> None:
-        """Report a response that the client gets as good or bad for its pod."""
-        if status not in DOUBTFUL:
-            self._driver.responded_well(pod)
-            return
-        text = complaint(status, body if failure else None)
-        self._driver.responded_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
 
     # -- a failed attempt --------------------------------------------------------------------------
 
@@ -446,5 +439,5 @@ class Attempts:
 
     @staticmethod
     def _pass_on(exchange: Exchange, error: str) -> None:
-        response = end.failed(exchange.pod(), error)
+        response = own_responses.upstream_failed(f"{exchange.pod().address}: {error}")
         exchange.stop(response, "upstream-failed")

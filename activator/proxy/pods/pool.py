@@ -43,7 +43,6 @@ from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, Se
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
-__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
 #: Seconds until an idle connection closes (Knative and Go: 90).
 IDLE_TIMEOUT: Final = 90.0
 #: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
