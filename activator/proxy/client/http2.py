@@ -261,9 +261,21 @@ class Http2ClientConnection(ConnectionSide):
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Respond to a malformed or refused request."""
+        """Respond to a malformed or refused request; the response names the error, as in HTTP/1.
+
+        RST_STREAM follows the response to a malformed request (RFC 9113 section 8.1.1). It waits
+        for the end of the request if that comes soon, see ``on_half_closed``.
+
+        Arguments:
+            number: the stream of the request; ended: whether the request ends with its head.
+            error: the error; it decides the status.
+        """
         self.proxy.counters.bad_requests += 1
-        self._respond_refusal(self.link.add_stream(number, ended=ended), error)
+        stream = self.link.add_stream(number, ended=ended)
+        if error.status == HTTPStatus.BAD_REQUEST:
+            stream.fault = ErrorCode.PROTOCOL_ERROR
+        response = negotiate(own_responses.refused(error.status, str(error)), error.block)
+        self._respond(stream, response, bodiless=error.to_head)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # a small block can expand to megabytes; others cost as a 404 does
 
@@ -273,7 +285,8 @@ class Http2ClientConnection(ConnectionSide):
         if request is not self._ordinary:
             response = self._early_response(request)
             if response is not None:
-                self._respond(stream, request, response)
+                response = negotiate(response, request.lines)
+                self._respond(stream, response, bodiless=request.method == b"HEAD")
                 return
             if ended:
                 self._ordinary = request
@@ -298,39 +311,17 @@ class Http2ClientConnection(ConnectionSide):
             may_be_kubelet=may_be_kubelet,
         )
 
-    def _respond(self, stream: Stream, request: Request, response: OwnResponse) -> None:
-        """Respond to a request that reaches no revision.
-
-        Arguments:
-            stream: the stream of the request.
-            request: the request.
-            response: the response as plain text.
-        """
-        response = negotiate(response, request.lines)
-        bodiless = request.method == b"HEAD" or not response.body
-        self._write_own_response(stream, response, bodiless=bodiless)
-
-    def _respond_refusal(self, stream: Stream, error: FramingError) -> None:
-        """Respond to a malformed or refused request; the response names the error, as in HTTP/1.
-
-        RST_STREAM follows the response to a malformed request (RFC 9113 section 8.1.1). It waits
-        for the end of the request if that comes soon, see ``on_half_closed``.
-
-        Arguments:
-            stream: the stream of the request.
-            error: the error; it decides the status.
-        """
-        if error.status == HTTPStatus.BAD_REQUEST:
-            stream.fault = ErrorCode.PROTOCOL_ERROR
-        response = negotiate(own_responses.refused(error.status, str(error)), error.block)
-        self._write_own_response(stream, response, bodiless=error.to_head)
-
-    def _write_own_response(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
+    def _respond(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
+        """Send the activator's own response to a request that reaches no revision."""
         block = section.own_response_block(response, self.services.date.value())
-        self.link.write_headers(stream, block, ended=bodiless)
-        if not bodiless:
-            stream.send(response.body, b"")
+        self.send(stream, block, b"" if bodiless else response.body)
         self.watch(stream)
+
+    def send(self, stream: Stream, block: bytes, body: bytes) -> None:
+        """Send a whole response of the activator, and end its side of the stream."""
+        self.link.write_headers(stream, block, ended=not body)
+        if body:
+            stream.send(body, b"")
 
     def watch(self, stream: Stream) -> None:
         """Watch a stream whose response is written, unless the stream has ended."""
@@ -638,12 +629,6 @@ class ClientStream(ClientSide):
     def is_full(self) -> bool:
         return bool(self._stream.unsent)
 
-    def is_there(self, now: float) -> bool:
-        return True  # reading goes on in HTTP/2, so the loop reports when a client leaves
-
-    def is_gone(self) -> bool:
-        return False
-
     # -- the request ----------------------------------------------------------------------------
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
@@ -711,14 +696,11 @@ class ClientStream(ClientSide):
 
     def send_own_response(self, response: OwnResponse) -> None:
         date = self._client.services.date.value()
-        body = self.body_of(response)
         if grpc.is_grpc(self.exchange.request.fields):
             block = section.grpc_block(response, date)
         else:
             block = section.own_response_block(response, date)
-        self._client.link.write_headers(self._stream, block, ended=not body)
-        if body:
-            self._stream.send(body, b"")
+        self._client.send(self._stream, block, self.body_of(response))
         self._done()
 
     def body_of(self, response: OwnResponse) -> bytes:

@@ -91,19 +91,20 @@ class ClientSide(ABC):
     def is_full(self) -> bool:
         """Return whether bytes wait because the client does not read."""
 
-    @abstractmethod
     def is_there(self, now: float) -> bool:
         """Return whether the client of a queued request is known to be there.
 
-        If not, the client's side aborts the connection, or calls ``Exchange.resume`` later.
+        If not, the client's side aborts the connection, or calls ``Exchange.resume`` later. In
+        HTTP/2 reading goes on, so the loop reports when a client leaves.
 
         Arguments:
             now: seconds.
         """
+        return True
 
-    @abstractmethod
     def is_gone(self) -> bool:
-        """Return whether the client has left; the loop may not have reported it yet."""
+        """Return whether the client has left; the loop may not have reported it yet in HTTP/1."""
+        return False
 
     @abstractmethod
     def respond(
@@ -200,9 +201,12 @@ class PodSide(ABC):
     def is_reused(self) -> bool:
         """Return whether its connection has served another request before."""
 
-    @abstractmethod
     def is_understood(self) -> bool:
-        """Return whether the pod is known to speak the version in which it gets the request."""
+        """Return whether the pod is known to speak the version in which it gets the request.
+
+        In HTTP/2 the activator holds the body whatever this returns.
+        """
+        return True
 
     @abstractmethod
     def send_request(

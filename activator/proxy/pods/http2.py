@@ -172,10 +172,6 @@ class PodStream(PodSide):
     def is_reused(self) -> bool:
         return self._pod.used
 
-    def is_understood(self) -> bool:
-        """Return true: in HTTP/2 the activator holds the body whatever this returns."""
-        return True
-
     def send_request(
         self,
         requester: Requester,
