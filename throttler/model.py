@@ -18,6 +18,7 @@ from throttler.request_policies import (
     InterceptorRules,
     RequestPolicies,
     RouteRule,
+    WhileWaiting,
 )
 
 # How the activator probes a pod, and which response means that the pod is ready.
@@ -285,6 +286,11 @@ class Policies:
     def interceptor(self) -> InterceptorRules | None:
         """What an object of the KEDA HTTP add-on asks for; None for other revisions."""
         return None if self.requests is None else self.requests.interceptor
+
+    @property
+    def waiting(self) -> WhileWaiting | None:
+        """What a waiting client gets; None: nothing until a pod responds."""
+        return None if self.requests is None else self.requests.waiting
 
     @property
     def concern_each(self) -> bool:

@@ -358,7 +358,7 @@ def while_waiting_view(
         entry: its records; None before its first request.
         now: seconds.
     """
-    waiting = (throttler.revision.policies.requests or _NO_POLICIES).waiting
+    waiting = throttler.revision.policies.waiting
     if waiting is None:
         return None
     return {

@@ -14,7 +14,7 @@ from activator.objects.fields import ObjectKey
 from activator.plain.annotations import ChosenProbe, ReadinessPolicy
 from activator.plain.route_table import names_of_others
 from activator.plain.service import BufferedPort, PlainService
-from activator.plain.slices import Allotment, Condition
+from activator.plain.slices import DRAINING, NOT_READY, READY, Allotment
 from activator.plain.slices import ListedPod as Pod
 from activator.plain.workloads import ContainerProbe, PlainWorkload, PodContainer
 from throttler.model import (
@@ -130,10 +130,6 @@ def _unseen(workload: PlainWorkload, container: PodContainer | None) -> tuple[Re
     return ReadinessRule.PROBE, ""
 
 
-# Names of this module: a member of an enum is slow to find.
-_READY: Final = Condition.READY
-_NOT_READY: Final = Condition.NOT_READY
-_DRAINING: Final = Condition.DRAINING
 #: Fields of kubelet's probes, unless the container's probe has its own (pkg/probe/http/request.go).
 _KUBELET_FIELDS: Final = (("User-Agent", f"{KUBELET_AGENT.decode()}1"), ("Accept", "*/*"))
 
@@ -215,11 +211,11 @@ def endpoints_of(
         if address in own:
             continue
         condition = pod.condition
-        if condition is _READY:
+        if condition is READY:
             ready.append(Endpoint(address, pod.uid))
-        elif condition is _NOT_READY:
+        elif condition is NOT_READY:
             not_ready.append(Endpoint(address, pod.uid))
-        elif condition is _DRAINING:
+        elif condition is DRAINING:
             draining.append(Endpoint(address, pod.uid))
     zones = {address: pod.zone for address, pod in pods.items() if pod.zone}
     listed = frozenset(ready), frozenset(not_ready), frozenset(draining)

@@ -46,8 +46,9 @@ class ListedPod(NamedTuple):
 
 
 # Names of this module: a member of an enum is slow to find.
-_READY: Final = Condition.READY
-_NOT_READY: Final = Condition.NOT_READY
+READY: Final = Condition.READY
+NOT_READY: Final = Condition.NOT_READY
+DRAINING: Final = Condition.DRAINING
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def _usual(value: object) -> ListedPod | None:
     ip, zone = addresses[0], value.get("zone", "")
     if type(ready) is not bool or type(ip) is not str or not may_be_pod(ip):
         return None
-    return ListedPod(ip, uid, _READY if ready else _NOT_READY, zone) if type(zone) is str else None
+    return ListedPod(ip, uid, READY if ready else NOT_READY, zone) if type(zone) is str else None
 
 
 def _endpoint(entry: Field) -> ListedPod:
@@ -183,8 +184,8 @@ def condition_of(conditions: Field) -> Condition:
     ready = conditions["ready"].boolean(default=True)
     serving = conditions["serving"].boolean(default=ready)
     if conditions["terminating"].boolean(default=False):
-        return Condition.DRAINING if serving else Condition.ENDING
-    return Condition.READY if ready else Condition.NOT_READY
+        return DRAINING if serving else Condition.ENDING
+    return READY if ready else NOT_READY
 
 
 def join(slices: Iterable[Slice], port: str, *, ipv6: bool) -> Mapping[str, ListedPod]:

@@ -98,8 +98,8 @@ class Totals(Generic[L, P]):
         yield from self._one(f.PROBES, prober.attempts)
         yield from self._by_word(f.PROBE_FAILURES, "reason", prober.failures)
         yield from self._one(f.PROBES_IN_FLIGHT, prober.in_flight)
-        yield from self._one(f.UPSTREAM, pools.connections)
-        yield from self._one(f.UPSTREAM_IDLE, pools.idle)
+        yield from self._one(f.UPSTREAM, pools.resources.connections)
+        yield from self._one(f.UPSTREAM_IDLE, pools.resources.idle)
         yield from self._one(f.UNKNOWN_REVISION, requests.unknown_revisions)
         yield from self._one(f.BAD_REQUESTS, requests.bad_requests)
 
@@ -504,8 +504,7 @@ def _flows(row: _Row[L]) -> int | None:
 
 
 def _has_modes(row: _Row[L]) -> bool:
-    requests = row.throttler.revision.policies.requests
-    return requests is not None and requests.waiting is not None
+    return row.throttler.revision.policies.waiting is not None
 
 
 def _by_mode(row: _Row[L]) -> Mapping[str, int]:

@@ -401,7 +401,7 @@ async def test_without_a_limit_connections_to_pods_stay_open(tmp_path: Path) -> 
         write_object(tmp_path, private_endpoints("hello", [pod]))
         runtime = Runtime(settings(tmp_path, max_idle_proxy_conns="0"))
         async with runtime.lifespan():
-            await until(lambda: runtime.pools.idle == 1)
+            await until(lambda: runtime.pools.resources.idle == 1)
 
 
 async def test_no_pod_passes_a_probe_in_plaintext_before_encryption_is_set_up(

@@ -252,7 +252,7 @@ def _frames(pieces: Sequence[bytes], preface: bool) -> Any:
     try:
         for piece in pieces:
             reader.feed(piece)
-            seen.append((reader.incomplete, reader.block_size()))
+            seen.append((reader.incomplete, reader.block.size()))
     except Exception as error:
         seen.append(error)
     return [log.calls, seen]

@@ -10,7 +10,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.proxy import Evictable, Proxy
+from activator.proxy.client.proxy import Evictable, Proxy, address_of
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.peer_socket import PeerKind
 
@@ -178,7 +178,7 @@ class ClientConnection(Evictable):
         """
         self.transport = transport
         peer = transport.get_extra_info("peername")
-        self.address = self.proxy.address(peer[0] if isinstance(peer, tuple) else "127.0.0.1")
+        self.address = address_of(peer[0] if isinstance(peer, tuple) else "127.0.0.1")
         self.secure = peer_socket.is_tls(transport)
         peer_socket.notice_slow_reader(transport)
         proxy = self.proxy
@@ -187,7 +187,8 @@ class ClientConnection(Evictable):
         self.turned_away = not proxy.find_room()
         self.new_since = self.idle_since = now = proxy.clock()
         if self.turned_away:
-            proxy.turn_away(self)
+            proxy.turned_away.append(self)
+            proxy.count_turned_away()
         else:
             proxy.connections.add(self)
         proxy.timers.arm(self, now + self.head_timeout())

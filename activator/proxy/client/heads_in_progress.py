@@ -25,7 +25,7 @@ class HeadBudget:
     """The bytes of all in-progress heads.
 
     Attributes:
-        bytes: the current number.
+        bytes: the current number; only ``HeadCharge`` changes it.
         most: the limit.
     """
 
@@ -34,28 +34,6 @@ class HeadBudget:
     def __init__(self, most: int) -> None:
         self.bytes = 0
         self.most = most
-
-    def grow(self, before: int, now: int) -> bool:
-        """Count a head that had ``before`` bytes and has ``now`` bytes.
-
-        Returns:
-            Whether the budget has space. If not, nothing has changed. The caller then refuses the
-            head, and calls ``release``.
-        """
-        room = self.most if now <= SMALL else self.most - self.most // RESERVED
-        total = self.bytes - before + now
-        if total > room and now > before:
-            return False
-        self.bytes = total
-        return True
-
-    def release(self, counted: int) -> None:
-        """Release the bytes of a head.
-
-        Arguments:
-            counted: how many were counted.
-        """
-        self.bytes -= counted
 
 
 @final
@@ -69,19 +47,24 @@ class HeadCharge:
         self._counted = 0
 
     def grow(self, size: int) -> bool:
-        """Count a head of ``size`` bytes; return whether the budget has space. See HeadBudget."""
-        if size == self._counted:
-            return True
-        if not self._heads.grow(self._counted, size):
+        """Count a head of ``size`` bytes.
+
+        Returns:
+            Whether the budget has space. If not, nothing has changed. The caller then refuses the
+            head, and calls ``release``.
+        """
+        heads, most = self._heads, self._heads.most
+        room = most if size <= SMALL else most - most // RESERVED
+        total = heads.bytes - self._counted + size
+        if total > room and size > self._counted:
             return False
-        self._counted = size
+        heads.bytes, self._counted = total, size
         return True
 
     def release(self) -> None:
         """Release all bytes; do nothing the second time."""
-        if self._counted:
-            self._heads.release(self._counted)
-            self._counted = 0
+        self._heads.bytes -= self._counted
+        self._counted = 0
 
 
 #: Any beginning of a request line.

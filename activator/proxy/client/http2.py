@@ -25,7 +25,6 @@ from activator.proxy.client.http2_ends import (
 )
 from activator.proxy.exchange.exchange import Exchange, probe_response
 from activator.proxy.exchange.sides import ClientSide
-from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames, section
 from activator.proxy.http2.connection import (
     CLOSE_SECONDS,
@@ -235,7 +234,7 @@ class Http2ClientConnection(ConnectionSide):
         the last one that is served.
         """
         if not self.link.flow.late and stream <= self.link.last_stream:
-            self.link.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
+            self.link.queue.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
 
     def _opens(self, stream: int) -> bool:
         """Return whether a new stream is served; if not, ignore or refuse it.
@@ -257,14 +256,26 @@ class Http2ClientConnection(ConnectionSide):
             goaway.multiplexed = True
         if len(link.streams) >= MAX_STREAMS:
             link.expect_late(STREAM_WINDOW)  # data may be on its way before the client learns this
-            link.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
+            link.queue.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             return False
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Respond to a malformed or refused request."""
+        """Respond to a malformed or refused request; the response names the error, as in HTTP/1.
+
+        RST_STREAM follows the response to a malformed request (RFC 9113 section 8.1.1). It waits
+        for the end of the request if that comes soon, see ``on_half_closed``.
+
+        Arguments:
+            number: the stream of the request; ended: whether the request ends with its head.
+            error: the error; it decides the status.
+        """
         self.proxy.counters.bad_requests += 1
-        self._respond_refusal(self.link.add_stream(number, ended=ended), error)
+        stream = self.link.add_stream(number, ended=ended)
+        if error.status == HTTPStatus.BAD_REQUEST:
+            stream.fault = ErrorCode.PROTOCOL_ERROR
+        response = negotiate(own_responses.refused(error.status, str(error)), error.block)
+        self._respond(stream, response, bodiless=error.to_head)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # a small block can expand to megabytes; others cost as a 404 does
 
@@ -274,7 +285,8 @@ class Http2ClientConnection(ConnectionSide):
         if request is not self._ordinary:
             response = self._early_response(request)
             if response is not None:
-                self._respond(stream, request, response)
+                response = negotiate(response, request.lines)
+                self._respond(stream, response, bodiless=request.method == b"HEAD")
                 return
             if ended:
                 self._ordinary = request
@@ -299,39 +311,17 @@ class Http2ClientConnection(ConnectionSide):
             may_be_kubelet=may_be_kubelet,
         )
 
-    def _respond(self, stream: Stream, request: Request, response: OwnResponse) -> None:
-        """Respond to a request that reaches no revision.
-
-        Arguments:
-            stream: the stream of the request.
-            request: the request.
-            response: the response as plain text.
-        """
-        response = negotiate(response, request.lines)
-        bodiless = request.method == b"HEAD" or not response.body
-        self._write_own_response(stream, response, bodiless=bodiless)
-
-    def _respond_refusal(self, stream: Stream, error: FramingError) -> None:
-        """Respond to a malformed or refused request; the response names the error, as in HTTP/1.
-
-        RST_STREAM follows the response to a malformed request (RFC 9113 section 8.1.1). It waits
-        for the end of the request if that comes soon, see ``on_half_closed``.
-
-        Arguments:
-            stream: the stream of the request.
-            error: the error; it decides the status.
-        """
-        if error.status == HTTPStatus.BAD_REQUEST:
-            stream.fault = ErrorCode.PROTOCOL_ERROR
-        response = negotiate(own_responses.refused(error.status, str(error)), error.block)
-        self._write_own_response(stream, response, bodiless=error.to_head)
-
-    def _write_own_response(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
+    def _respond(self, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
+        """Send the activator's own response to a request that reaches no revision."""
         block = section.own_response_block(response, self.services.date.value())
-        self.link.write_headers(stream, block, ended=bodiless)
-        if not bodiless:
-            stream.send(response.body, b"")
+        self.send(stream, block, b"" if bodiless else response.body)
         self.watch(stream)
+
+    def send(self, stream: Stream, block: bytes, body: bytes) -> None:
+        """Send a whole response of the activator, and end its side of the stream."""
+        self.link.write_headers(stream, block, ended=not body)
+        if body:
+            stream.send(body, b"")
 
     def watch(self, stream: Stream) -> None:
         """Watch a stream whose response is written, unless the stream has ended."""
@@ -374,7 +364,7 @@ class Http2ClientConnection(ConnectionSide):
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         if self.is_idle(stream):
             raise ConnectionFault(code, reason)  # an idle stream must not get RST_STREAM
-        self.link.write(frames.rst_stream(stream, code))
+        self.link.queue.write(frames.rst_stream(stream, code))
         found = self.link.streams.get(stream)
         if found is None:
             self._count_reset()
@@ -491,7 +481,7 @@ class Http2ClientConnection(ConnectionSide):
     def _announce(self) -> None:
         """Ask the client to open no more streams."""
         if not self.link.is_ending() and self._goaway.advance(ANNOUNCED, self._clock()):
-            self.link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+            self.link.queue.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
             self.base.arm(self._goaway.due_at)
 
     def _send_last(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: bytes = b"") -> None:
@@ -502,7 +492,7 @@ class Http2ClientConnection(ConnectionSide):
             reason: the debug data, for people.
         """
         if not self.link.is_ending() and self._goaway.advance(LAST_SENT, self._clock()):
-            self.link.write(frames.goaway(self.link.last_stream, code, reason))
+            self.link.queue.write(frames.goaway(self.link.last_stream, code, reason))
 
     def _advance_goaway(self, now: float) -> float:
         """Send the GOAWAY that is due; return when to call this again, seconds."""
@@ -639,12 +629,6 @@ class ClientStream(ClientSide):
     def is_full(self) -> bool:
         return bool(self._stream.unsent)
 
-    def is_there(self, now: float) -> bool:
-        return True  # reading goes on in HTTP/2, so the loop reports when a client leaves
-
-    def is_gone(self) -> bool:
-        return False
-
     # -- the request ----------------------------------------------------------------------------
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
@@ -712,14 +696,11 @@ class ClientStream(ClientSide):
 
     def send_own_response(self, response: OwnResponse) -> None:
         date = self._client.services.date.value()
-        body = self.body_of(response)
         if grpc.is_grpc(self.exchange.request.fields):
             block = section.grpc_block(response, date)
         else:
             block = section.own_response_block(response, date)
-        self._client.link.write_headers(self._stream, block, ended=not body)
-        if body:
-            self._stream.send(body, b"")
+        self._client.send(self._stream, block, self.body_of(response))
         self._done()
 
     def body_of(self, response: OwnResponse) -> bytes:
@@ -727,9 +708,6 @@ class ClientStream(ClientSide):
         exchange = self.exchange
         no_body = exchange.to_head or grpc.is_grpc(exchange.request.fields)
         return b"" if no_body else response.body
-
-    def switching(self) -> SwitchingSide | None:
-        return None
 
     def finished(self, now: float) -> None:
         self.base.idle_since = now
@@ -778,8 +756,6 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
     by_name = fields.fields
     if not fields.forwarded:
         fields.forwarded = fields.block + section.forwarded(fields.authority, by_name, client)
-    if ended and fields.bodiless is not None:
-        return fields.bodiless
     if ended and fields.length > 0:
         raise about(FramingError("the body does not have its content-length"), by_name)
     request = Request(

@@ -14,7 +14,7 @@ a time-out.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum, auto
 from math import inf
 from typing import Final, final
 
@@ -25,8 +25,8 @@ from activator.proxy.http2.connection import Stream
 LEAVE_SECONDS: Final = 1.0
 
 
-class Goaway(Enum):
-    """The GOAWAY frames that a client has got.
+class Goaway(IntEnum):
+    """The GOAWAY frames that a client has got. No step leads back.
 
     NOT_SENT: none.
     CLOSE_PLANNED: none yet. The connection is beyond the limit, and GOAWAY follows soon.
@@ -34,10 +34,10 @@ class Goaway(Enum):
     LAST_SENT: the one that names the last stream.
     """
 
-    NOT_SENT = "not-sent"
-    CLOSE_PLANNED = "close-planned"
-    ANNOUNCED = "announced"
-    LAST_SENT = "last-sent"
+    NOT_SENT = auto()
+    CLOSE_PLANNED = auto()
+    ANNOUNCED = auto()
+    LAST_SENT = auto()
 
 
 #: Module names for the members, for speed: see fields.HTTP_1_1.
@@ -45,14 +45,6 @@ NOT_SENT: Final = Goaway.NOT_SENT
 CLOSE_PLANNED: Final = Goaway.CLOSE_PLANNED
 ANNOUNCED: Final = Goaway.ANNOUNCED
 LAST_SENT: Final = Goaway.LAST_SENT
-
-#: Which state may follow which. No step leads back.
-FOLLOWS: Final[dict[Goaway, frozenset[Goaway]]] = {
-    NOT_SENT: frozenset((CLOSE_PLANNED, ANNOUNCED, LAST_SENT)),
-    CLOSE_PLANNED: frozenset((ANNOUNCED, LAST_SENT)),
-    ANNOUNCED: frozenset((LAST_SENT,)),
-    LAST_SENT: frozenset(),
-}
 
 
 @final
@@ -73,7 +65,7 @@ class GoawaySteps:
         self.multiplexed = False
 
     def advance(self, state: Goaway, now: float) -> bool:
-        """Enter a state if it may follow the current one.
+        """Enter a state if it is a later one.
 
         Arguments:
             state: the new state.
@@ -82,7 +74,7 @@ class GoawaySteps:
         Returns:
             Whether the state changed. Then the caller sends the GOAWAY of the state, if any.
         """
-        if state not in FOLLOWS[self.state]:
+        if state <= self.state:
             return False
         self.state = state
         self.due_at = inf if state is LAST_SENT else now + LEAVE_SECONDS

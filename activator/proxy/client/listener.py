@@ -525,17 +525,13 @@ class ServicePorts:
             if str(error) != port.error:
                 port.error = str(error)
                 logger.warning("%s; trying again every %g s", error, RETRY, extra=about)
-            self._try_again()
+            if self._retry is None:
+                self._retry = asyncio.get_running_loop().call_later(RETRY, self._open_missing)
             return
         logger.info("listening on port %d of service %s", port.number, service, extra=about)
         port.error = ""
         port.listener = service_listener(self._proxy, sock, port.port)
         self._choose(service, port)
-
-    def _try_again(self) -> None:
-        if self._retry is None:
-            loop = asyncio.get_running_loop()
-            self._retry = loop.call_later(RETRY, self._open_missing)
 
     def _open_missing(self) -> None:
         self._retry = None

@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from activator.process.logs import Repeats
 from activator.process.timers import Tasks
@@ -24,10 +25,6 @@ from activator.proxy.exchange.services import ProxyCounters, ProxyServices
 from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.peer_socket import PeerKind
-
-if TYPE_CHECKING:
-    from activator.proxy.client.connection import ClientConnection
-
 
 #: Candidates of one eviction. They move to the end of their queue, so the next one sees others.
 _SAMPLE: Final = 16
@@ -128,6 +125,7 @@ class Eviction:
     """The connections of all clients, in the order in which they are evicted.
 
     Attributes:
+        evicted: the evicted connections that are not closed yet.
         turned_away: the connections beyond the limit; each gets one response.
     """
 
@@ -136,20 +134,18 @@ class Eviction:
         self._http2 = EvictableQueue()
         self._http1 = EvictableQueue()
         self._tcp = EvictableQueue()
-        self._evicted = EvictableQueue()
+        self._served = self._silent, self._http2, self._http1, self._tcp  # the first go first
+        self.evicted = EvictableQueue()
         self.turned_away = EvictableQueue()
 
     def __len__(self) -> int:
         # Each new connection asks several times: a loop would cost as much as a system call.
         served = self._silent.size + self._http2.size + self._http1.size + self._tcp.size
-        return served + self._evicted.size + self.turned_away.size
+        return served + self.evicted.size + self.turned_away.size
 
     def __iter__(self) -> Iterator[Evictable]:
         """Iterate over a copy, since connections may close meanwhile."""
-        queues = (
-            *(self._silent, self._http2, self._http1, self._tcp),
-            *(self._evicted, self.turned_away),
-        )
+        queues = (*self._served, self.evicted, self.turned_away)
         return iter([connection for queue in queues for connection in queue.first(queue.size)])
 
     def add(self, connection: Evictable, *, http2: bool = False) -> None:
@@ -169,11 +165,6 @@ class Eviction:
         if connection.queue is not None:
             connection.queue.remove(connection)
 
-    @property
-    def evicted(self) -> int:
-        """The number of evicted connections that are not closed yet."""
-        return self._evicted.size
-
     def make_room(self, now: float, most: int) -> bool:
         """Evict one idle connection.
 
@@ -184,12 +175,12 @@ class Eviction:
         Returns:
             Whether a connection closes.
         """
-        if self._evicted.size >= most:
+        if self.evicted.size >= most:
             return False
-        for connections in (self._silent, self._http2, self._http1, self._tcp):
+        for connections in self._served:
             for connection in _longest_idle(connections, now):
                 if connection.evict():
-                    _move(connection, self._evicted)
+                    _move(connection, self.evicted)
                     return True
         return False
 
@@ -218,10 +209,18 @@ _NOT_READ = {PeerKind.CLIENT: "a response to client", PeerKind.POD: "a request t
 #: The part of the clients' files for clients in a TLS handshake. So clients that send nothing
 #: cannot use the files of clients on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
-#: Addresses of clients in the memo. An ingress has many connections from a few addresses.
-_MOST_ADDRESSES: Final = 256
 #: How an IPv6 socket shows an IPv4 address (RFC 4291, section 2.5.5.2).
 _MAPPED: Final = "::ffff:"
+
+
+@lru_cache(maxsize=256)  # an ingress has many connections from a few addresses
+def address_of(peer: str) -> bytes:
+    """Return an IP address as bytes; all connections of a client share one object.
+
+    A socket for both families shows an IPv4 client as ``::ffff:10.0.0.1``. Pods and logs get the
+    IPv4 address.
+    """
+    return peer.removeprefix(_MAPPED).encode()
 
 
 class Proxy:
@@ -265,11 +264,10 @@ class Proxy:
         self.counters: ProxyCounters = self.services.counters
         self.files = files = self.pools.files
         files.clients = self._places
-        files.idle.append((self._evict_one, lambda: self.connections.evicted))
+        files.idle.append((self._evict_one, lambda: self.connections.evicted.size))
         self.max_connections = files.shares.clients
         self.connections = Eviction()
         self.turned_away = self.connections.turned_away
-        self._addresses: dict[str, bytes] = {}
         self.arrivals = Tasks()
         self.handshakes = 0
         self._repeats: Repeats = self.services.repeats
@@ -278,7 +276,7 @@ class Proxy:
 
     def _places(self) -> int:
         """Return how many files belong to clients that are served, or that may be."""
-        away = self.turned_away.size + self.connections.evicted
+        away = self.turned_away.size + self.connections.evicted.size
         return len(self.connections) + self.handshakes - away
 
     def _evict_one(self) -> bool:
@@ -293,11 +291,6 @@ class Proxy:
         if places + files.pods < files.shares.traffic and not files.waiting:
             return True
         return files.make_room()
-
-    def turn_away(self, client: ClientConnection) -> None:
-        """Record a new client beyond the limit."""
-        self.turned_away.append(client)
-        self.count_turned_away()
 
     def count_turned_away(self) -> None:
         """Count a new client beyond the limit, and log a warning now and then."""
@@ -315,20 +308,6 @@ class Proxy:
         """Remove a closed connection; its file is free."""
         self.connections.remove(client)
         self.files.freed()
-
-    def address(self, peer: str) -> bytes:
-        """Return an IP address as bytes; all connections of a client share one object.
-
-        A socket for both families shows an IPv4 client as ``::ffff:10.0.0.1``. Pods and logs get
-        the IPv4 address.
-        """
-        known = self._addresses
-        address = known.get(peer)
-        if address is None:
-            if len(known) >= _MOST_ADDRESSES:
-                known.clear()
-            address = known[peer] = peer.removeprefix(_MAPPED).encode()
-        return address
 
     def may_accept(self, *, secure: bool) -> bool:
         """Return whether a connection may be accepted now; if not, the kernel keeps it."""

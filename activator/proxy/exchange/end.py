@@ -17,7 +17,6 @@ from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import error_forms, own_responses
 from activator.proxy.message.error_forms import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.own_responses import OwnResponse, printable
-from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.records.entries import Failed
 from throttler.errors import (
@@ -36,8 +35,7 @@ from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
     from activator.proxy.exchange.services import ProxyServices
-    from activator.proxy.exchange.sides import ClientSide
-    from activator.runtime import RequestLog, RequestTrace
+    from activator.runtime import RequestLog
 
 #: The field line with the number of attempts.
 ATTEMPTS: Final = b"\r\nActivator-Attempts: %d"
@@ -66,14 +64,9 @@ def of_pod(ended: str, status: int) -> Outcome:
     return FAILED if ended == "served" and status in _FAILURES else _OF_POD.get(ended, NEUTRAL)
 
 
-def respond_not_found(
-    services: ProxyServices,
-    client: ClientSide,
-    request: Request,
-    trace: RequestTrace | None,
-    error: RevisionNotFound,
-) -> None:
+def respond_not_found(exchange: Exchange, error: RevisionNotFound) -> None:
     """Respond to a request for an unknown revision; some probes are none."""
+    services, request, trace = exchange.services, exchange.request, exchange.trace
     health = services.health
     if health is not None and request.value_of(b"user-agent").startswith(_PROBERS):
         response = own_responses.health(health())
@@ -83,7 +76,7 @@ def respond_not_found(
     if trace is not None:
         trace.no_pod(Reason.UNKNOWN_REVISION.value)
         trace.ended(response.status, "unknown-revision")
-    client.send_own_response(response)
+    exchange.client.send_own_response(response)
 
 
 def respond_with_error(
@@ -97,15 +90,14 @@ def respond_with_error(
         ended: one of ``counters.OUTCOMES``.
         attempts: how often the request was assigned to a pod.
     """
-    services, added_lines = exchange.services, exchange.added_lines
+    services = exchange.services
     now = services.driver.clock()
     revision = exchange.entry.throttler.revision.id
     if attempts > 1:
-        added_lines += ATTEMPTS % attempts
+        exchange.added_lines += ATTEMPTS % attempts
     if exchange.wait is not None:
-        added_lines += exchange.wait.fields(now)
-    waited = now - exchange.ticket.arrived
-    response = in_form(exchange, response, added_lines, waited, attempts)
+        exchange.added_lines += exchange.wait.fields(now)
+    response = in_form(exchange, response, now, attempts)
     reason = response.reason
     assert reason is not None
     _end(exchange, response, ended, now)
@@ -142,8 +134,7 @@ def respond_unadmitted(
         is_in_form: whether an error response has its form already.
     """
     if response.status >= ERRORS and not is_in_form:
-        waited = now - exchange.ticket.arrived
-        response = in_form(exchange, response, exchange.added_lines, waited, 0)
+        response = in_form(exchange, response, now)
     exchange.ticket.counts = False  # it is no load for the autoscaler
     _end(exchange, response, ended, now)
     exchange.client.send_own_response(response)
@@ -160,18 +151,18 @@ def _end(exchange: Exchange, response: OwnResponse, ended: str, now: float) -> N
 
 
 def in_form(
-    exchange: Exchange, response: OwnResponse, added_lines: bytes, waited: float, attempts: int
+    exchange: Exchange, response: OwnResponse, now: float, attempts: int = 1
 ) -> OwnResponse:
     """Return an error response in the form for its client.
 
     Arguments:
         exchange: the exchange of the request.
         response: the response as plain text.
-        added_lines: field lines that the activator adds, each preceded by its CRLF.
-        waited: seconds since the request arrived.
-        attempts: how often the request was assigned to a pod.
+        now: seconds.
+        attempts: how often the request was assigned to a pod; the client learns a number above 1.
     """
     request, revision = exchange.request, exchange.entry.throttler.revision
+    added_lines = exchange.added_lines
     policies = revision.policies.requests
     if exchange.early_stream() is not None:
         return error_forms.as_error(response, b"", revision.id.kind)
@@ -181,27 +172,24 @@ def in_form(
         and error_forms.wants_json(request)
     ):
         return error_forms.as_error(response, added_lines, revision.id.kind)
+    waited = now - exchange.ticket.arrived
     return negotiate_for_revision(
         response, request.lines, added_lines, revision.id, waited, attempts
     )
 
 
-def break_off(
-    exchange: Exchange, response: OwnResponse, ended: str, status: int, size: int, code: int
-) -> None:
+def break_off(exchange: Exchange, response: OwnResponse, ended: str, code: int) -> None:
     """End a response that has begun, so that the client detects that it is incomplete.
 
     Arguments:
         exchange: the exchange of the request.
         response: the error response that the client cannot get any more; for the failure record.
         ended: one of ``counters.OUTCOMES``.
-        status: the status of the begun response.
-        size: bytes of its body so far.
         code: see ``ClientSide.break_off``.
     """
-    client = exchange.client
+    client, status, size = exchange.client, exchange.status, exchange.response_size
     if exchange.early_stream() is not None:
-        response = in_form(exchange, response, b"", 0.0, 1)
+        response = in_form(exchange, response, exchange.services.driver.clock())
         end_now(exchange, ended, status, size + len(client.body_of(response)))
         client.send_own_response(response)
     else:
@@ -296,8 +284,3 @@ def no_event_stream(
         "served" if complete and status < HTTPStatus.INTERNAL_SERVER_ERROR else "upstream-failed"
     )
     return own_responses.no_event_stream(f"{pod.address}: {what}", error), ended
-
-
-def failed(pod: PodTracker, error: str) -> OwnResponse:
-    """Return the response that names a failed pod; ``error`` is for people."""
-    return own_responses.upstream_failed(f"{pod.address}: {error}")

@@ -55,7 +55,6 @@ from activator.proxy.exchange.limits import (
 )
 from activator.proxy.exchange.observers import begin_trace
 from activator.proxy.exchange.placement import (
-    ClientAddresses,
     key_of,
     set_place,
     stick,
@@ -229,7 +228,7 @@ class Exchange(Requester):
     Attributes:
         added_lines: the field lines that the activator adds to the response, each preceded by its
             CRLF.
-        attempts: its attempts; None until the first doubtful response or failure.
+        attempts: its attempts; None for most requests until the first doubtful response or failure.
         body: the buffered body of the request.
         entry: the entry of its revision.
         limits: its limits except the deadline; None for most requests.
@@ -316,10 +315,10 @@ class Exchange(Requester):
         if tracer is not None:
             trace = self.trace = begin_trace(tracer, request, self.client.base.secure)
         try:
-            entry = self.entry = find(driver.entries, request, port, self.client, services.namers)
+            entry = self.entry = find(services, request, self.client)
         except RevisionNotFound as missing:
             self.state = DONE
-            end.respond_not_found(services, self.client, request, trace, missing)
+            end.respond_not_found(self, missing)
             return
         now = driver.clock()
         throttler = entry.throttler
@@ -355,10 +354,7 @@ class Exchange(Requester):
         if order.trusts_header and PRIORITY in request.fields:
             self.request = with_priority(request, self.client.base.address)
         if throttler.slots.holder is not None or not throttler.has_free_slot:
-            self._set_place(order, request)
-
-    def _set_place(self, order: QueueOrder, request: Request) -> None:
-        set_place(self.ticket, order, request, self.client.base.address, self.services.clients)
+            set_place(self, order, request)
 
     def decided(self, verdict: Verdict) -> None:
         """Continue by a decision of the authorization server, or end."""
@@ -367,7 +363,7 @@ class Exchange(Requester):
             return
         order = self.entry.throttler.queued.order
         if order is not None:
-            self._set_place(order, self.request)
+            set_place(self, order, self.request)
         self._admit(now)
         self.client.regulate()
 
@@ -446,7 +442,7 @@ class Exchange(Requester):
         self.pod_side = None
         order = throttler.queued.order
         if order is not None and self.wait is None:
-            self._set_place(order, self.request)
+            set_place(self, order, self.request)
         if self.limits is not None and self.limits.wait is not None:
             self.ticket.deadline = self.limits.wait.requeued()
         begin_wait(self, now)
@@ -647,32 +643,33 @@ class Exchange(Requester):
             self.ensure_attempts().failed(self, Failure.NO_CONNECTION, error, cause)
 
     def on_lost(self, error: str, progress: Progress) -> None:
-        side = self._lose_pod()
-        if self.state is not DONE:
+        side, attempts = self.pod_side, self._lose_pod()
+        if attempts is not None:
             reused = side is not None and side.is_reused()
-            self.ensure_attempts().failed(self, retry.lost(progress, reused=reused), error)
+            attempts.failed(self, retry.lost(progress, reused=reused), error)
 
     def on_reset(self, code: int, progress: Progress) -> None:
-        self._lose_pod()
-        if self.state is not DONE:
-            self.ensure_attempts().reset(self, code, progress)
+        if (attempts := self._lose_pod()) is not None:
+            attempts.reset(self, code, progress)
 
     def on_refused(self, error: str) -> None:
-        self._lose_pod()
-        if self.state is not DONE:
-            self.ensure_attempts().refused(self, error)
+        if (attempts := self._lose_pod()) is not None:
+            attempts.refused(self, error)
 
     def on_other_protocol(self, error: str) -> None:
-        self._lose_pod()
-        if self.state is not DONE:
-            self.ensure_attempts().misunderstood(self, error)
+        if (attempts := self._lose_pod()) is not None:
+            attempts.misunderstood(self, error)
 
-    def _lose_pod(self) -> PodSide | None:
-        """Release and return the side of a pod that sends nothing more."""
-        side, self.pod_side = self.pod_side, None
+    def _lose_pod(self) -> Attempts | None:
+        """Release the side of a pod that sends nothing more.
+
+        Returns:
+            The attempts of the request; None if the request has ended.
+        """
+        self.pod_side = None
         if self.attempts is not None:
             self.attempts.withheld = None
-        return side
+        return None if self.state is DONE else self.ensure_attempts()
 
     # -- its response ------------------------------------------------------------------------------
 
@@ -719,8 +716,12 @@ class Exchange(Requester):
         request, now = self.request, self.services.driver.clock()
         pod.last_response_at = self.ticket.first_byte = now
         attempts, wait = self.attempts, self.wait
-        if attempts is not None and attempts.made > 1:
-            self.added_lines += end.ATTEMPTS % attempts.made
+        if attempts is not None:
+            if attempts.made > 1:
+                self.added_lines += end.ATTEMPTS % attempts.made
+            if attempts.keeper is not None and self.early_stream() is None:
+                attempts.keeper.begin(response)
+                attempts.keeper.collect(payload, complete)
         if wait is not None:
             if wait.early is not None and not heartbeat.may_follow(
                 self, response, payload, complete
@@ -782,9 +783,12 @@ class Exchange(Requester):
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         attempts = self.attempts
-        if attempts is not None and attempts.withheld is not None:
-            self._withhold(attempts, payload, complete, trailers)
-            return
+        if attempts is not None:
+            if attempts.withheld is not None:
+                self._withhold(attempts, payload, complete, trailers)
+                return
+            if attempts.keeper is not None:
+                attempts.keeper.collect(payload, complete)
         if self.counts_payload:
             for piece in payload:
                 self.response_size += len(piece)
@@ -911,7 +915,7 @@ class Exchange(Requester):
         self._cancel_pod()
         if self.state in RESPONSE_BEGUN:
             code = 0 if attempts is None else attempts.broken_by
-            end.break_off(self, response, ended, self.status, self.response_size, code)
+            end.break_off(self, response, ended, code)
         elif attempts is not None:
             end.respond_with_error(self, response, ended, attempts.made)
         else:
@@ -960,13 +964,7 @@ class Exchange(Requester):
         return min(step_at, check(self, now))
 
 
-def find(
-    entries: Entries,
-    request: Request,
-    port: ClientPort,
-    side: ClientSide,
-    namers: ClientAddresses | None,
-) -> Entry:
+def find(services: ProxyServices, request: Request, side: ClientSide) -> Entry:
     """Return the entry of the revision that a request names.
 
     A port that belongs to one plain Service decides alone: any client may reach it. On other ports,
@@ -975,16 +973,14 @@ def find(
     Knative's counterpart: pkg/activator/handler/context_handler.go.
 
     Arguments:
-        entries: the entries of all revisions.
+        services: have the entries of all revisions, and know which clients may name a Service.
         request: the client's request.
-        port: the port that the client has connected to.
         side: of the client.
-        namers: know which clients may name a Service; None if all may.
 
     Raises:
         RevisionNotFound: the request names no revision, or an unknown one.
     """
-    service = port.service
+    entries, service = services.driver.entries, side.base.port.service
     if service:
         return entries.find_service(service)
     fields = request.fields
@@ -998,6 +994,7 @@ def find(
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     if SERVICE in fields:
         service, client = fields[SERVICE].partition(b",")[0].strip(b" \t"), side.base.address
+        namers = services.namers
         if namers is None or namers.trusts(client) or _is_peer(entries, service, client):
             return entries.find_service(service)
     if name:  # few requests have one, and the two calls cost 640 instructions

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.exchange import end
 from activator.proxy.exchange.retry import WithheldResponse
-from activator.proxy.exchange.sides import RESPONSE_BEGUN, ClientSide, PassingSide
-from activator.proxy.exchange.tunnel import SwitchingSide
+from activator.proxy.exchange.sides import RESPONSE_BEGUN, ClientSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.section import block_of, with_identity_coding
@@ -183,18 +182,19 @@ def closing(end: bytes) -> bytes:
 
 
 @final
-class EarlyStream(PassingSide):
-    """The client's side behind an early head.
+class EarlyStream(ClientSide):
+    """The client's side behind an early head. It passes the other calls to the side it replaces.
 
     Arguments:
         client: the side that it replaces; of HTTP/1.1 or HTTP/2.
         clock: returns the time, seconds.
     """
 
-    __slots__ = ("_clock", "_end", "_own")
+    __slots__ = ("_client", "_clock", "_end", "_own")
 
     def __init__(self, client: ClientSide, clock: Callable[[], float]) -> None:
-        super().__init__(client)
+        self.base = client.base
+        self._client = client
         self._clock = clock
         self._end = b""  # the last bytes of the pod's part of the stream
         self._own = 0  # bytes of comments that the client's stream has not accepted
@@ -262,9 +262,11 @@ class EarlyStream(PassingSide):
     def send_continue(self) -> None:
         """Do nothing, as in ``interim``."""
 
-    def switching(self) -> SwitchingSide | None:
-        """Return None: no other protocol can follow the head."""
-        return None
+    def break_off(self, outcome: str, code: int) -> None:
+        self._client.break_off(outcome, code)
+
+    def finished(self, now: float) -> None:
+        self._client.finished(now)
 
     # -- the client -----------------------------------------------------------------------------
 
@@ -277,6 +279,18 @@ class EarlyStream(PassingSide):
             self.base.transport.abort()
             return False
         return True
+
+    def is_gone(self) -> bool:
+        return self._client.is_gone()
+
+    def is_full(self) -> bool:
+        return self._client.is_full()
+
+    def accepted(self, size: int) -> None:
+        self._client.accepted(size)
+
+    def regulate(self) -> None:
+        self._client.regulate()
 
 
 #: Bytes of a pod's response that wait until it is complete, if it is no event stream: an error.
@@ -322,10 +336,8 @@ def _may_be_json(exchange: Exchange) -> bool:
 
 def every(exchange: Exchange) -> float:
     """Return the seconds between two comments."""
-    policies = exchange.entry.throttler.revision.policies.requests
-    if policies is None or policies.waiting is None:
-        return HEARTBEAT_EVERY
-    return policies.waiting.heartbeat_every
+    waiting = exchange.entry.throttler.revision.policies.waiting
+    return HEARTBEAT_EVERY if waiting is None else waiting.heartbeat_every
 
 
 def look_again(exchange: Exchange, now: float) -> float:

@@ -13,9 +13,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.exchange.sides import ClientSide, PassingSide
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.http2.hpack import Decoder
 from activator.proxy.message import own_responses
 from activator.proxy.message.fields import tokens
 from activator.proxy.message.own_responses import OwnResponse
@@ -42,11 +40,6 @@ _VARYING: Final = frozenset((*_TENANT, b"accept-encoding"))
 def starts_no_pod(request: Request) -> bool:
     """Return whether a request to an OpenAI server should start no pod."""
     return request.method in _METHODS and _path(request) in _PATHS
-
-
-def is_for_models(request: Request) -> bool:
-    """Return whether a request, by GET or HEAD, is for the list of models."""
-    return _path(request) == _MODELS and request.method in _METHODS and not request.has_body
 
 
 def _path(request: Request) -> bytes:
@@ -97,7 +90,7 @@ def keep_response(exchange: Exchange, policies: RequestPolicies) -> None:
     """Keep the response to a request for the list of models, if it is a good one.
 
     Arguments:
-        exchange: the exchange of a request that a pod will serve.
+        exchange: the exchange of a request for which ``starts_no_pod``, and that a pod will serve.
         policies: of its revision.
     """
     request = exchange.request
@@ -106,8 +99,9 @@ def keep_response(exchange: Exchange, policies: RequestPolicies) -> None:
     entry, kept = exchange.entry, exchange.entry.kept
     if kept is None:
         kept = entry.kept = KeptResponses()
-    key, clock = key_of(request), exchange.services.driver.clock
-    exchange.client = ListKeeper(exchange.client, kept, key, clock)
+    attempts = exchange.ensure_attempts()
+    attempts.made = 0
+    attempts.keeper = ListKeeper(kept, key_of(request), exchange.services.driver.clock)
 
 
 def _may_keep(exchange: Exchange, policies: RequestPolicies) -> bool:
@@ -116,19 +110,20 @@ def _may_keep(exchange: Exchange, policies: RequestPolicies) -> bool:
 
 
 def _is_for_list(exchange: Exchange) -> bool:
-    """Return whether a list of models may be the response to a request.
+    """Return whether a list of models may be the response to a request that starts no pod.
 
     Not for a proxy on the admission port, which takes 200 as the address of a pod.
     """
-    return exchange.client.base.port.admission is None and is_for_models(exchange.request)
+    if exchange.client.base.port.admission is not None:
+        return False
+    return _path(exchange.request) == _MODELS and not exchange.request.has_body
 
 
 @final
-class ListKeeper(PassingSide):
-    """A client's side that keeps the list of models which passes it.
+class ListKeeper:
+    """Keeps the list of models in the response to one request.
 
     Arguments:
-        client: the side that it replaces in its exchange.
         responses: the kept responses of the revision.
         key: of the request.
         clock: returns the time, seconds.
@@ -136,37 +131,18 @@ class ListKeeper(PassingSide):
 
     __slots__ = ("_clock", "_key", "_pieces", "_responses")
 
-    def __init__(
-        self,
-        client: ClientSide,
-        responses: KeptResponses,
-        key: bytes,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(client)
+    def __init__(self, responses: KeptResponses, key: bytes, clock: Callable[[], float]) -> None:
         self._responses = responses
         self._key = key
         self._clock = clock
         self._pieces: list[bytes] | None = None  # the body so far; None: it is not kept
 
-    def respond(
-        self,
-        response: Response | ResponseFields,
-        raw: bytes | None,
-        payload: list[bytes],
-        ended: bool,
-        trailers: bytes,
-    ) -> None:
-        if _may_be_kept(response):
-            self._pieces = []
-            self._collect(payload, ended)
-        self._client.respond(response, raw, payload, ended, trailers)
+    def begin(self, response: Response | ResponseFields) -> None:
+        """Handle the head of a pod's response, in the pod's version."""
+        self._pieces = [] if _may_be_kept(response) else None
 
-    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        self._collect(payload, ended)
-        self._client.send_body(payload, ended, trailers)
-
-    def _collect(self, payload: list[bytes], ended: bool) -> None:
+    def collect(self, payload: list[bytes], ended: bool) -> None:
+        """Handle a part of the body; keep the list once it has ``ended``."""
         pieces = self._pieces
         if pieces is None:
             return
@@ -199,13 +175,11 @@ def _may_be_kept(response: Response | ResponseFields) -> bool:
 def _fields(response: Response | ResponseFields) -> dict[bytes, bytes]:
     """Return the fields of a response by name in lower case."""
     if isinstance(response, ResponseFields):
-        # A translated response has its fields in the block alone.
-        pairs = Decoder().decode(response.block)
-    else:
-        lines = (each.partition(b":") for each in response.block.split(b"\r\n"))
-        pairs = [(name.lower(), value.strip(b" \t")) for name, _, value in lines]
+        return response.fields
     fields: dict[bytes, bytes] = {}
-    for name, value in pairs:
+    for line in response.block.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        name, value = name.lower(), value.strip(b" \t")
         fields[name] = b"%b, %b" % (fields[name], value) if name in fields else value
     return fields
 

@@ -121,8 +121,7 @@ def end_if_asleep(exchange: Exchange, now: float) -> None:
     response = _response_of_sleeping(exchange, policies, now)
     if response is not None:
         if response.status >= end.ERRORS:
-            waited = now - exchange.ticket.arrived
-            response = end.in_form(exchange, response, exchange.added_lines, waited, 1)
+            response = end.in_form(exchange, response, now)
         end.respond_to_waiting(exchange, response, "asleep", now)
 
 

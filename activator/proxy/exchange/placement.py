@@ -19,7 +19,6 @@ from activator.proxy.message.request import Request
 from throttler.model import FlowKey, HashKey, KeyKind, QueueOrder
 from throttler.rendezvous import TOKEN_BYTES, Sticky
 from throttler.request_policies import HIGH, LOW, NORMAL
-from throttler.ticket import Ticket
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
@@ -194,21 +193,19 @@ def _without_port(text: str) -> str:
     return host if colon and ":" not in host and port.isdigit() else text
 
 
-def set_place(
-    ticket: Ticket, order: QueueOrder, request: Request, peer: bytes, clients: ClientAddresses
-) -> None:
+def set_place(exchange: Exchange, order: QueueOrder, request: Request) -> None:
     """Set class and flow of a request that has no pod yet.
 
     Arguments:
-        ticket: its ticket.
+        exchange: its exchange.
         order: of the queue of its revision.
         request: the client's request.
-        peer: the IP address at the other end of the connection.
-        clients: finds the addresses of clients.
     """
+    ticket = exchange.ticket
     if order.has_classes:
         ticket.priority = priority_of(request, order)
     if order.fair_by is not None:
+        peer, clients = exchange.client.base.address, exchange.services.clients
         ticket.flow = flow_of(request, order.fair_by, peer, clients)
 
 

@@ -10,6 +10,7 @@ knative.dev/pkg/network/transports.go.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
@@ -23,7 +24,6 @@ from activator.knative.queue_proxy import (
     complaint,
     fate_of,
 )
-from activator.proxy.exchange import end
 from activator.proxy.exchange.sides import DONE, RESPONSE_BEGUN, Progress
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.frames import ErrorCode, name_of_code
@@ -35,6 +35,7 @@ from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange, RequestBody
+    from activator.proxy.exchange.model_list import ListKeeper
 
 #: How often one request is sent again after a pod may have seen it. Attempts that no application
 #: processed do not count; only the deadline limits these.
@@ -231,7 +232,7 @@ def own_failure(claim: QueueProxyClaim | None, payload: Sequence[bytes]) -> Fail
     return Failure.UNTOUCHED if fate is Fate.UNTOUCHED else Failure.APPLICATION_LOST
 
 
-@final
+@dataclass(slots=True)
 class WithheldResponse:
     """A response that waits until it is complete.
 
@@ -244,18 +245,9 @@ class WithheldResponse:
         ends_stream: whether it ends the client's event stream.
     """
 
-    __slots__ = ("ends_stream", "pieces", "response")
-
-    def __init__(
-        self,
-        response: Response | ResponseFields,
-        pieces: list[bytes],
-        *,
-        ends_stream: bool = False,
-    ) -> None:
-        self.response = response
-        self.pieces = pieces
-        self.ends_stream = ends_stream
+    response: Response | ResponseFields
+    pieces: list[bytes]
+    ends_stream: bool = False
 
 
 @final
@@ -269,6 +261,7 @@ class Attempts:
         secure: whether its pods get it over TLS, because it arrived so, see ``interceptor``.
         broken_by: the HTTP/2 error code with which a pod broke off its response; 0 without one.
         withheld: the doubtful response that is not complete; None without one.
+        keeper: keeps the list of models in the response; None for other requests.
     """
 
     __slots__ = (
@@ -279,6 +272,7 @@ class Attempts:
         "admits",
         "broken_by",
         "fresh",
+        "keeper",
         "made",
         "secure",
         "withheld",
@@ -295,6 +289,7 @@ class Attempts:
         self.fresh = self.secure = False
         self.broken_by = 0
         self.withheld: WithheldResponse | None = None
+        self.keeper: ListKeeper | None = None
 
     # -- a response that may eject its pod ---------------------------------------------------------
 
@@ -331,21 +326,15 @@ class Attempts:
             # The ClusterIP is never ejected, so the number of retries must be limited.
             failure = Failure.APPLICATION_LOST
         if failure is None or self._judged(exchange, pod, failure)[0] is Then.PASS_ON:
-            self._judge(pod, response.status, failure, payload)
+            if response.status not in DOUBTFUL:
+                self._driver.responded_well(pod)
+                return True
+            text = complaint(response.status, payload if failure else None)
+            self._driver.responded_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
             return True
         exchange.pod_side = None
         self.failed(exchange, failure, complaint(response.status, payload), failure.value)
         return False
-
-    def _judge(
-        self, pod: PodTracker, status: int, failure: Failure | None, body: Sequence[bytes]
-    ) -> None:
-        """Report a response that the client gets as good or bad for its pod."""
-        if status not in DOUBTFUL:
-            self._driver.responded_well(pod)
-            return
-        text = complaint(status, body if failure else None)
-        self._driver.responded_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
 
     # -- a failed attempt --------------------------------------------------------------------------
 
@@ -450,5 +439,5 @@ class Attempts:
 
     @staticmethod
     def _pass_on(exchange: Exchange, error: str) -> None:
-        response = end.failed(exchange.pod(), error)
+        response = own_responses.upstream_failed(f"{exchange.pod().address}: {error}")
         exchange.stop(response, "upstream-failed")

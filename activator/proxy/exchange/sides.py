@@ -91,19 +91,20 @@ class ClientSide(ABC):
     def is_full(self) -> bool:
         """Return whether bytes wait because the client does not read."""
 
-    @abstractmethod
     def is_there(self, now: float) -> bool:
         """Return whether the client of a queued request is known to be there.
 
-        If not, the client's side aborts the connection, or calls ``Exchange.resume`` later.
+        If not, the client's side aborts the connection, or calls ``Exchange.resume`` later. In
+        HTTP/2 reading goes on, so the loop reports when a client leaves.
 
         Arguments:
             now: seconds.
         """
+        return True
 
-    @abstractmethod
     def is_gone(self) -> bool:
-        """Return whether the client has left; the loop may not have reported it yet."""
+        """Return whether the client has left; the loop may not have reported it yet in HTTP/1."""
+        return False
 
     @abstractmethod
     def respond(
@@ -150,9 +151,9 @@ class ClientSide(ABC):
     def body_of(self, response: OwnResponse) -> bytes:
         """Return the part of an own response's body that the client gets."""
 
-    @abstractmethod
     def switching(self) -> SwitchingSide | None:
-        """Return the connection for a change of protocol; None in HTTP/2."""
+        """Return the connection for a change of protocol; None if none is possible."""
+        return None
 
     @abstractmethod
     def finished(self, now: float) -> None:
@@ -184,73 +185,6 @@ class ClientSide(ABC):
         """Pause or resume reading, by whether the exchange can use more of the request's body."""
 
 
-class PassingSide(ClientSide):
-    """A client's side in front of another one: the base of sides that change some calls.
-
-    Arguments:
-        client: the side that it replaces in its exchange.
-    """
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: ClientSide) -> None:
-        self.base = client.base
-        self._client = client
-
-    # -- the response ---------------------------------------------------------------------------
-
-    def respond(
-        self,
-        response: Response | ResponseFields,
-        raw: bytes | None,
-        payload: list[bytes],
-        ended: bool,
-        trailers: bytes,
-    ) -> None:
-        self._client.respond(response, raw, payload, ended, trailers)
-
-    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        self._client.send_body(payload, ended, trailers)
-
-    def body_of(self, response: OwnResponse) -> bytes:
-        return self._client.body_of(response)
-
-    def send_own_response(self, response: OwnResponse) -> None:
-        self._client.send_own_response(response)
-
-    def interim(self, response: Response | ResponseFields) -> None:
-        self._client.interim(response)
-
-    def send_continue(self) -> None:
-        self._client.send_continue()
-
-    def break_off(self, outcome: str, code: int) -> None:
-        self._client.break_off(outcome, code)
-
-    def finished(self, now: float) -> None:
-        self._client.finished(now)
-
-    def switching(self) -> SwitchingSide | None:
-        return self._client.switching()
-
-    # -- the client -----------------------------------------------------------------------------
-
-    def is_full(self) -> bool:
-        return self._client.is_full()
-
-    def is_there(self, now: float) -> bool:
-        return self._client.is_there(now)
-
-    def is_gone(self) -> bool:
-        return self._client.is_gone()
-
-    def accepted(self, size: int) -> None:
-        self._client.accepted(size)
-
-    def regulate(self) -> None:
-        self._client.regulate()
-
-
 class PodSide(ABC):
     """The pod's side: the receiver of the request. It releases itself after a complete response.
 
@@ -267,9 +201,12 @@ class PodSide(ABC):
     def is_reused(self) -> bool:
         """Return whether its connection has served another request before."""
 
-    @abstractmethod
     def is_understood(self) -> bool:
-        """Return whether the pod is known to speak the version in which it gets the request."""
+        """Return whether the pod is known to speak the version in which it gets the request.
+
+        In HTTP/2 the activator holds the body whatever this returns.
+        """
+        return True
 
     @abstractmethod
     def send_request(
@@ -318,9 +255,9 @@ class PodSide(ABC):
     def cancel(self) -> None:
         """Cancel the request at the pod, because its response is not needed any more."""
 
-    @abstractmethod
     def switching(self) -> SwitchingSide | None:
-        """Return the connection for a change of protocol; None in HTTP/2."""
+        """Return the connection for a change of protocol; None if none is possible."""
+        return None
 
     @abstractmethod
     def release(self) -> None:

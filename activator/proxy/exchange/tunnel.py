@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, final
 from activator.proxy.exchange import end
 from activator.proxy.exchange.placement import stick
 from activator.proxy.exchange.sides import DONE, TUNNEL
+from activator.proxy.message import own_responses
 from activator.proxy.message.response import Response
 from activator.proxy.transport import peer_socket
-from activator.proxy.transport.peer_socket import (
-    BUFFER,
-    SMALL_BUFFER,
-    PeerKind,
-    UnreadBytes,
-    received,
-)
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, PeerKind, UnreadBytes
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import Exchange
@@ -65,7 +60,8 @@ def begin(exchange: Exchange, response: Response) -> None:
     pod = exchange.pod()
     wanted = exchange.request.upgrade.lower()
     if not wanted or response.upgrade.lower() != wanted:
-        exchange.stop(end.failed(pod, "an unrequested 101"), "upstream-failed")
+        failed = own_responses.upstream_failed(f"{pod.address}: an unrequested 101")
+        exchange.stop(failed, "upstream-failed")
         return
     driver = exchange.services.driver
     if pod.ejection.consecutive_errors:
@@ -181,7 +177,7 @@ class _PodEnd(_End):
         return SMALL_BUFFER if self._unread.scarce else BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(received(nbytes))
+        self.data_received(BUFFER[:nbytes].tobytes())
 
 
 def _connect(exchange: Exchange, client: SwitchingSide, pod: SwitchingSide) -> None:

@@ -1,8 +1,8 @@
 """Records one request's wait for a pod, and does what its client gets meanwhile.
 
 Only a request that waits has a ``PodWait``: for its cold start and for fields of its response. The
-modes of waiting clients are ``request_policies.WaitMode``. ``FITS`` says which requests a mode
-fits, and ``STEPS`` what it does. Only revisions with ``activator.dev/while-waiting`` have modes.
+modes of waiting clients are ``request_policies.WaitMode``. ``MODES`` has the rules of each: which
+requests it fits, and its steps. Only revisions with ``activator.dev/while-waiting`` have modes.
 
 A waiting page finds out by a peek whether it should reload. That is a HEAD request for the URL of
 the page, with ``Activator-Peek: 1``. Only revisions with waiting pages understand the field; for
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from activator.driver import Driver
 from activator.proxy.exchange import heartbeat
@@ -31,6 +31,7 @@ from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.waiting_page import Start, StartPhase, whole_seconds
 from activator.records.cold_starts import ColdStart, ColdStartPhase, ColdStarts
+from activator.records.entries import Entry
 from throttler.model import Revision
 from throttler.pod import PodState, PodTracker
 from throttler.request_policies import RequestPolicies, WaitMode, WhileWaiting
@@ -139,13 +140,6 @@ LOOK_AGAIN: Final = 1.0
 _FETCH_METADATA: Final = (b"sec-fetch-site", b"sec-fetch-dest")
 #: Fields of scripts that load parts of a page. Without TLS, browsers send no Fetch Metadata.
 _OF_SCRIPTS: Final = (b"x-requested-with", b"hx-request")
-#: Seconds from the arrival of a request to the first step of its mode.
-_AFTER: Final[dict[WaitMode, Callable[[WhileWaiting], float]]] = {
-    WaitMode.HOLD: lambda waiting: inf,
-    WaitMode.PAGE: lambda waiting: waiting.page_after,
-    WaitMode.HEARTBEAT: lambda waiting: waiting.heartbeat_every,
-    WaitMode.REFUSE: lambda waiting: 0.0,
-}
 
 
 class PodWait:
@@ -187,6 +181,14 @@ class PodWait:
         self.mode = WaitMode.HOLD
         self.step_at = inf
         self._counts: dict[str, int] | None = None
+
+    def join(self, entry: Entry, now: float) -> bool:
+        """Join the cold start of a revision; return whether there is one that it had not joined."""
+        if self.cold_start is not None and self.cold_start.ended is None:
+            return False
+        started = self.cold_starts.join(entry.throttler, entry.counters.cold_starts, now)
+        self.cold_start = started or self.cold_start
+        return started is not None
 
     def follow(self, mode: WaitMode, step_at: float, counts: dict[str, int]) -> None:
         """Set what the client gets, and count the request while it waits.
@@ -277,17 +279,13 @@ def begin_wait(exchange: Exchange, now: float) -> None:
         cold_starts, timing = services.driver.cold_starts, services.server_timing
         wait = PodWait(cold_starts, exchange.ticket.arrived, server_timing=timing)
         exchange.wait = wait
-    if wait.cold_start is None or wait.cold_start.ended is not None:
-        cold_start = wait.cold_starts.join(entry.throttler, entry.counters.cold_starts, now)
-        if cold_start is not None:
-            wait.cold_start = cold_start
-            exchange.added_lines = exchange.added_lines.replace(WARM, COLD)
-    policies = entry.throttler.revision.policies.requests
-    waiting = None if policies is None else policies.waiting
+    if wait.join(entry, now):
+        exchange.added_lines = exchange.added_lines.replace(WARM, COLD)
+    waiting = entry.throttler.revision.policies.waiting
     if waiting is None:
         return
     mode = _choose(exchange, waiting)
-    after = _AFTER[mode](waiting)
+    after = MODES[mode].after(waiting)
     if mode is WaitMode.HEARTBEAT and not heartbeat.fits(exchange):
         after = heartbeat.FIRST_LOOK
     step_at = exchange.ticket.arrived + after
@@ -316,7 +314,7 @@ def _choose(
     if exchange.client.base.port.admission is not None:
         return WaitMode.REFUSE if WaitMode.REFUSE in waiting.modes else WaitMode.HOLD
     for mode in waiting.modes:
-        if mode is not without and FITS[mode](exchange):
+        if mode is not without and MODES[mode].fits(exchange):
             return mode
     return WaitMode.HOLD
 
@@ -335,7 +333,7 @@ def step(exchange: Exchange, wait: PodWait, now: float) -> float:
     if now < wait.step_at:
         return wait.step_at
     wait.step_at = inf
-    wait.step_at = STEPS[wait.mode](exchange, now)
+    wait.step_at = MODES[wait.mode].step(exchange, now)
     return wait.step_at
 
 
@@ -354,6 +352,11 @@ def _is_navigation(exchange: Exchange) -> bool:
     return prefers_html(request.lines)
 
 
+def _may_beat(exchange: Exchange) -> bool:
+    """Return whether the client expects an event stream, or may turn out to."""
+    return heartbeat.fits(exchange) or heartbeat.may_fit_later(exchange)
+
+
 def _beat(exchange: Exchange, now: float) -> float:
     """Send a heartbeat if it is due, or change the mode if the request turns out not to fit."""
     if exchange.ticket.state is not QUEUED and exchange.early_stream() is None:
@@ -363,14 +366,13 @@ def _beat(exchange: Exchange, now: float) -> float:
         return heartbeat.beat(exchange, now) if now >= due else due
     if heartbeat.may_fit_later(exchange) and now < due:
         return heartbeat.look_again(exchange, now)
-    policies = exchange.entry.throttler.revision.policies.requests
-    waiting = None if policies is None else policies.waiting
+    waiting = exchange.entry.throttler.revision.policies.waiting
     if wait is None or waiting is None:
         return inf
     mode = _choose(exchange, waiting, without=WaitMode.HEARTBEAT)
-    step_at = exchange.ticket.arrived + _AFTER[mode](waiting)
+    step_at = exchange.ticket.arrived + MODES[mode].after(waiting)
     wait.follow(mode, step_at, exchange.entry.counters.waiting)
-    return STEPS[mode](exchange, now) if now >= step_at else step_at
+    return MODES[mode].step(exchange, now) if now >= step_at else step_at
 
 
 def _send_page(exchange: Exchange, now: float) -> float:
@@ -387,8 +389,7 @@ def _send_page(exchange: Exchange, now: float) -> float:
     if throttler.is_awake:
         return now + LOOK_AGAIN
     revision = throttler.revision
-    requests = revision.policies.requests
-    waiting = None if requests is None else requests.waiting
+    waiting = revision.policies.waiting
     name = "" if waiting is None else waiting.page_template
     template = services.template_of(name, revision.id)
     start = start_of(services.driver, throttler, now)
@@ -411,8 +412,7 @@ def _refuse(exchange: Exchange, now: float) -> float:
     throttler = entry.throttler
     seconds = services.retry_after(throttler)
     refusal = own_responses.wait_refused(services.driver.why(throttler)[0], seconds)
-    waited = now - exchange.ticket.arrived
-    refusal = in_form(exchange, refusal, exchange.added_lines, waited, 0)
+    refusal = in_form(exchange, refusal, now)
     _keep_demand(exchange, now + seconds + REFUSE_MARGIN, "wait-refused", now)
     respond_to_waiting(exchange, refusal, "wait-refused", now)
     return inf
@@ -433,21 +433,23 @@ def _keep_demand(exchange: Exchange, until: float, ended: str, now: float) -> No
         entry.lease.hold(services.driver.cold_starts, wait.cold_start, ended)
 
 
-#: Whether a mode fits a request. HTTP/1.0, HEAD and a change of protocol get HOLD alone.
-FITS: Final[dict[WaitMode, Callable[[Exchange], bool]]] = {
-    WaitMode.HOLD: lambda exchange: True,
-    WaitMode.PAGE: _is_navigation,
-    WaitMode.HEARTBEAT: lambda exchange: (
-        heartbeat.fits(exchange) or heartbeat.may_fit_later(exchange)
-    ),
-    WaitMode.REFUSE: lambda exchange: True,
-}
+class ModeRule(NamedTuple):
+    """The rules of one mode.
+
+    Attributes:
+        after: seconds from the arrival of a request to the first step.
+        fits: whether it fits a request. HTTP/1.0, HEAD and a change of protocol get HOLD alone.
+        step: what it does when its time has come. Returns when to call it again, seconds.
+    """
+
+    after: Callable[[WhileWaiting], float]
+    fits: Callable[[Exchange], bool]
+    step: Callable[[Exchange, float], float]
 
 
-#: What a mode does when its time has come. Returns when to call it again, seconds.
-STEPS: Final[dict[WaitMode, Callable[[Exchange, float], float]]] = {
-    WaitMode.HOLD: lambda exchange, now: inf,
-    WaitMode.PAGE: _send_page,
-    WaitMode.HEARTBEAT: _beat,
-    WaitMode.REFUSE: _refuse,
+MODES: Final[dict[WaitMode, ModeRule]] = {
+    WaitMode.HOLD: ModeRule(lambda waiting: inf, lambda exchange: True, lambda exchange, now: inf),
+    WaitMode.PAGE: ModeRule(lambda waiting: waiting.page_after, _is_navigation, _send_page),
+    WaitMode.HEARTBEAT: ModeRule(lambda waiting: waiting.heartbeat_every, _may_beat, _beat),
+    WaitMode.REFUSE: ModeRule(lambda waiting: 0.0, lambda exchange: True, _refuse),
 }

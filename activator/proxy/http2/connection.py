@@ -57,14 +57,6 @@ GOAWAY_DUE: Final = ConnectionState.GOAWAY_DUE
 ENDING: Final = ConnectionState.ENDING
 CLOSED: Final = ConnectionState.CLOSED
 
-#: The states that may follow each state.
-FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
-    OPEN: frozenset((GOAWAY_DUE, ENDING, CLOSED)),
-    GOAWAY_DUE: frozenset((OPEN, ENDING, CLOSED)),
-    ENDING: frozenset((CLOSED,)),
-    CLOSED: frozenset(),
-}
-
 
 class ConnectionSide:
     """One kind of connection. This class itself is the side of a lost one: it does nothing."""
@@ -263,7 +255,7 @@ class Http2Connection:
             (Http2Setting.MAX_HEADER_LIST_SIZE, MAX_LIST_BYTES),
             *values,
         )
-        self.write(
+        self.queue.write(
             frames.settings(write_settings(own))
             + frames.window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW)
         )
@@ -307,7 +299,7 @@ class Http2Connection:
         except ConnectionFault as fault:
             self.fail(fault)
         if reader.incomplete:
-            self.side.on_incomplete_head(reader.block_size())
+            self.side.on_incomplete_head(reader.block.size())
         elif self.late_at != inf:
             self.late_at = inf
             self.side.on_complete_head()
@@ -333,8 +325,8 @@ class Http2Connection:
     # -- states and errors ----------------------------------------------------------------------
 
     def move(self, state: ConnectionState) -> None:
-        """Enter a state, if it may follow the present one; else do nothing."""
-        if state in FOLLOWS[self.state]:
+        """Enter a state; do nothing if the connection is ending, unless it is CLOSED now."""
+        if state is CLOSED or not self.is_ending():
             self.state = state
 
     def is_ending(self) -> bool:
@@ -353,10 +345,6 @@ class Http2Connection:
         return self.side.end_unread()
 
     # -- writing --------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        """Send frames with all others of this turn of the loop."""
-        self.queue.write(data)
 
     def flush(self) -> None:
         """Write the frames of this turn."""
@@ -446,14 +434,18 @@ class Http2Connection:
             self.remove_stream(stream)
 
     def remove_stream(self, stream: Stream) -> None:
-        """Remove a stream that has ended."""
+        """Remove a stream that has ended; do nothing the second time.
+
+        A side may end a stream while the connection handles the peer's end of it.
+        """
+        if stream.id not in self.streams:
+            return
+        del self.streams[stream.id]
         if not stream.peer_closed:
             self.expect_late(stream.allowed)
         stream.closed = stream.peer_closed = True
         if stream.unsent is not None or stream.ends is not None:
             self.queue.discard(stream)
-        if stream.id in self.streams:
-            del self.streams[stream.id]
         self.side.on_stream_removed(stream)
 
     def expect_late(self, size: int) -> None:

@@ -19,9 +19,11 @@ from activator.proxy.http2.frames import (
     HEAD,
     HEAD_BYTES,
     MAX_31_BITS,
+    NUMBER,
     PADDED,
     PREFACE,
     PRIORITY,
+    TWO_NUMBERS,
     ConnectionFault,
     ErrorCode,
     FrameType,
@@ -37,12 +39,11 @@ if TYPE_CHECKING:
 PRIORITY_BYTES: Final = 5
 #: The error text of a priority that names its own stream.
 ITS_OWN_PARENT: Final = "a stream depends on itself"
-_NUMBER: Final = struct.Struct(">L")
 
 
 def parent(priority: bytes) -> int:
     """Return the stream that a priority depends on (RFC 7540 section 6.3)."""
-    return int(_NUMBER.unpack_from(priority)[0]) & MAX_31_BITS
+    return int(NUMBER.unpack_from(priority)[0]) & MAX_31_BITS
 
 
 def fragment(flags: int, stream: int, payload: bytes) -> bytes:
@@ -177,7 +178,9 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an incomplete setting")
     values = list(_SETTING.iter_unpack(payload))
     for identifier, value in values:
-        _check(identifier, value)
+        lowest, highest, code = _SETTING_VALUES.get(identifier, _ANY_VALUE)
+        if not lowest <= value <= highest:
+            raise ConnectionFault(code, f"setting {identifier} of {value}")
     return values
 
 
@@ -186,17 +189,10 @@ def write_settings(values: Iterable[tuple[int, int]]) -> bytes:
     return b"".join(_SETTING.pack(*each) for each in values)
 
 
-def _check(identifier: int, value: int) -> None:
-    lowest, highest, code = _SETTING_VALUES.get(identifier, _ANY_VALUE)
-    if not lowest <= value <= highest:
-        raise ConnectionFault(code, f"setting {identifier} of {value}")
-
-
 #: Frame types, as in a frame's head, of header blocks and of the connection's beginning.
 _INCOMPLETE_TYPES: Final = tuple(
     bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
 )
-_TWO_NUMBERS: Final = struct.Struct(">LL")
 _DATA: Final = int(FrameType.DATA)
 _HEADERS: Final = int(FrameType.HEADERS)
 _HEADERS_FORM: Final = END_HEADERS | PADDED | PRIORITY
@@ -248,17 +244,18 @@ class FrameReader:
     The caller must not feed it after a ConnectionFault.
 
     Attributes:
+        block: the header block in progress; only this class changes it.
         incomplete: whether the bytes so far end inside the connection's beginning, or inside a
             header block.
     """
 
     __slots__ = (
-        "_block",
         "_handler",
         "_held",
         "_max_frame",
         "_preface",
         "_settled",
+        "block",
         "incomplete",
     )
 
@@ -276,11 +273,7 @@ class FrameReader:
         self._settled = False  # whether the first frame has arrived
         self._held = b""
         self.incomplete = True
-        self._block = HeaderBlock()
-
-    def block_size(self) -> int:
-        """Return the bytes of the header block in progress; 0 if there is none."""
-        return self._block.size()
+        self.block = HeaderBlock()
 
     def feed(self, data: bytes) -> None:
         """Read bytes, and call the handler for each frame that is complete.
@@ -297,7 +290,7 @@ class FrameReader:
         end = len(data)
         if not self._settled:
             at = self._begin(data)
-        handler, block = self._handler, self._block
+        handler, block = self._handler, self.block
         max_frame = self._max_frame
         # Declared, so that compiled code uses machine integers.
         word: int
@@ -382,10 +375,10 @@ class FrameReader:
         if flags & END_HEADERS:
             self._handler.headers(stream, payload, flags & END_STREAM != 0)
         else:
-            self._block.begin(stream, payload, flags & END_STREAM != 0)
+            self.block.begin(stream, payload, flags & END_STREAM != 0)
 
     def _continuation(self, flags: int, stream: int, payload: bytes) -> None:
-        block = self._block
+        block = self.block
         block.add(stream, payload)
         if flags & END_HEADERS:
             self._handler.headers(stream, block.end(), block.ended)
@@ -397,7 +390,7 @@ class FrameReader:
             self._handler.idle_frame()
 
     def _rst_stream(self, flags: int, stream: int, payload: bytes) -> None:
-        self._handler.reset(stream, _NUMBER.unpack(payload)[0])
+        self._handler.reset(stream, NUMBER.unpack(payload)[0])
 
     def _settings(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & ACK:
@@ -417,15 +410,15 @@ class FrameReader:
         self._handler.ping(payload, flags & ACK != 0)
 
     def _goaway(self, flags: int, stream: int, payload: bytes) -> None:
-        if len(payload) < _TWO_NUMBERS.size:
+        if len(payload) < TWO_NUMBERS.size:
             raise ConnectionFault(
                 ErrorCode.FRAME_SIZE_ERROR, "GOAWAY without stream and error code"
             )
-        last_stream, code = _TWO_NUMBERS.unpack_from(payload)
-        self._handler.goaway(last_stream & MAX_31_BITS, code, payload[_TWO_NUMBERS.size :])
+        last_stream, code = TWO_NUMBERS.unpack_from(payload)
+        self._handler.goaway(last_stream & MAX_31_BITS, code, payload[TWO_NUMBERS.size :])
 
     def _window_update(self, flags: int, stream: int, payload: bytes) -> None:
-        increment = _NUMBER.unpack(payload)[0] & MAX_31_BITS
+        increment = NUMBER.unpack(payload)[0] & MAX_31_BITS
         if increment:
             self._handler.window_update(stream, increment)
         elif stream:

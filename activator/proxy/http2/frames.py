@@ -68,8 +68,9 @@ MAX_31_BITS: Final = (1 << 31) - 1
 
 #: A frame's head: length and type in one number, flags, stream id.
 HEAD: Final = struct.Struct(">IBL")
-_NUMBER: Final = struct.Struct(">L")
-_TWO_NUMBERS: Final = struct.Struct(">LL")
+#: The numbers in the payload of frames.
+NUMBER: Final = struct.Struct(">L")
+TWO_NUMBERS: Final = struct.Struct(">LL")
 
 
 class FrameType(IntEnum):
@@ -100,7 +101,7 @@ SETTINGS_ACK: Final = HEAD.pack(FrameType.SETTINGS, ACK, 0)
 
 def rst_stream(stream: int, code: int) -> bytes:
     """Return a RST_STREAM frame, which ends a stream with an error code."""
-    return _frame(FrameType.RST_STREAM, 0, stream, _NUMBER.pack(code))
+    return _frame(FrameType.RST_STREAM, 0, stream, NUMBER.pack(code))
 
 
 def settings(payload: bytes) -> bytes:
@@ -120,12 +121,12 @@ def goaway(last_stream: int, code: int, reason: bytes = b"") -> bytes:
         last_stream: the last stream that may have had an effect; MAX_31_BITS to accept all.
         code: the error code; reason: a text for people.
     """
-    return _frame(FrameType.GOAWAY, 0, 0, _TWO_NUMBERS.pack(last_stream, code) + reason)
+    return _frame(FrameType.GOAWAY, 0, 0, TWO_NUMBERS.pack(last_stream, code) + reason)
 
 
 def window_update(stream: int, increment: int) -> bytes:
     """Return a frame that widens a window by ``increment`` bytes; stream 0 is the connection."""
-    return _frame(FrameType.WINDOW_UPDATE, 0, stream, _NUMBER.pack(increment))
+    return _frame(FrameType.WINDOW_UPDATE, 0, stream, NUMBER.pack(increment))
 
 
 def _frame(kind: FrameType, flags: int, stream: int, payload: bytes) -> bytes:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar, final
 
 from activator.knative.words import ORIGINAL_HOST
@@ -252,12 +252,7 @@ def traced_section(
         plain: whether the pod has no queue-proxy, so that ``plain_section`` made the section.
     """
     if plain or not request.section:
-        fields = Decoder().decode(section)
-        return b"".join(
-            line(name, value, never_indexed=name in SENSITIVE)
-            for name, value in fields
-            if name not in _CONTEXT
-        )
+        return _block(field for field in Decoder().decode(section) if field[0] not in _CONTEXT)
     block = line(b":method", request.method) + line(b":path", request.target)
     block += without_context(request.fields)
     if PRIORITY in request.fields:
@@ -269,14 +264,19 @@ def traced_section(
 
 def without_context(fields: Mapping[bytes, bytes]) -> bytes:
     """Return the block of a request's forwarded fields without its trace context."""
-    return b"".join(
-        line(name, value, never_indexed=name in SENSITIVE)
+    return _block(
+        (name, value)
         for name, value in fields.items()
         if (name in _PASSING or not is_handled(name))
         and name not in _CONTEXT
         and name[:1] != b":"
         and not is_lookalike(name)
     )
+
+
+def _block(fields: Iterable[Field]) -> bytes:
+    """Return fields as a header block."""
+    return b"".join(line(name, value, never_indexed=name in SENSITIVE) for name, value in fields)
 
 
 # Remembers recurring header blocks with the objects that were read from them.
@@ -370,18 +370,19 @@ def with_fields(request: Request, names: Collection[bytes], lines: bytes, peer: 
     fields, section = request.fields, request.section
     if request.version is HTTP_2:
         fields = {name: fields[name] for name in fields if folded(name) not in names}
-        for each in lines.split(b"\r\n")[1:]:
-            name, _, value = each.partition(b": ")
-            fields[name.lower()] = value
+        fields |= _by_name(lines)
     if section:
         end = forwarded(request.host, request.fields, peer)
-        block = b"".join(
-            line(name, value, never_indexed=name in SENSITIVE)
-            for name, value in Decoder().decode(section.removesuffix(end))
-            if folded(name) not in names
-        )
+        decoded = Decoder().decode(section.removesuffix(end))
+        block = _block(field for field in decoded if folded(field[0]) not in names)
         section = block + block_of(lines) + end  # it ends with the fields that name the client
     return request.copy(fields, b"".join(kept) + lines, section)
+
+
+def _by_name(lines: bytes) -> dict[bytes, bytes]:
+    """Return the values of lines by their names in lower case."""
+    pairs = (each.partition(b": ") for each in lines.split(b"\r\n")[1:])
+    return {name.lower(): value for name, _, value in pairs}
 
 
 def with_added(request: Request, lines: bytes, peer: bytes) -> Request:
@@ -395,10 +396,7 @@ def with_added(request: Request, lines: bytes, peer: bytes) -> Request:
     section = request.section
     if not section:
         return request.copy(request.fields, request.lines + lines, section)
-    fields = request.fields.copy()
-    for each in lines.split(b"\r\n")[1:]:
-        name, _, value = each.partition(b": ")
-        fields[name.lower()] = value
+    fields = request.fields | _by_name(lines)
     end = forwarded(request.host, request.fields, peer)
     return request.copy(fields, None, section.removesuffix(end) + block_of(lines) + end)
 

@@ -148,16 +148,13 @@ def negotiate_for_revision(
     """
     if revision.kind in _OF_ADD_ON:
         response = of_add_on(response)
-    response = replace(response, fields=response.fields + VARY + added_lines)
-    if not prefers_json(lines):
-        return response
     about: dict[str, str | float] = {
         **_names(*revision),
         "waitedSeconds": round(max(0.0, waited), 3),
     }
     if attempts > 1:
         about["attempts"] = attempts
-    return _as_problem(response, about, revision.kind)
+    return _chosen(response, lines, about, revision.kind, added_lines)
 
 
 def negotiate(response: OwnResponse, block: bytes) -> OwnResponse:
@@ -169,10 +166,7 @@ def negotiate(response: OwnResponse, block: bytes) -> OwnResponse:
     """
     if not (response.reason and block):
         return response
-    response = replace(response, fields=response.fields + VARY)
-    if not prefers_json(block):
-        return response
-    return _as_problem(response, {}, RevisionKind.REVISION)
+    return _chosen(response, block, {}, RevisionKind.REVISION)
 
 
 def negotiate_not_found(error: RevisionNotFound, block: bytes) -> OwnResponse:
@@ -182,12 +176,8 @@ def negotiate_not_found(error: RevisionNotFound, block: bytes) -> OwnResponse:
         error: the revision that was not found.
         block: the request's header fields, each preceded by its CRLF.
     """
-    response = not_found(error)
-    response = replace(response, fields=response.fields + VARY)
-    if not prefers_json(block):
-        return response
     named = _names(printable(error.namespace), printable(error.name), error.kind)
-    return _as_problem(response, named if error.namespace else {}, error.kind)
+    return _chosen(not_found(error), block, named if error.namespace else {}, error.kind)
 
 
 def _names(namespace: str, name: str, kind: RevisionKind) -> dict[str, str]:
@@ -196,15 +186,24 @@ def _names(namespace: str, name: str, kind: RevisionKind) -> dict[str, str]:
     return {**named, "service": name} if kind is RevisionKind.SERVICE else named
 
 
-def _as_problem(
-    response: OwnResponse, about: Mapping[str, str | float], kind: RevisionKind
+def _chosen(
+    response: OwnResponse,
+    block: bytes,
+    about: Mapping[str, str | float],
+    kind: RevisionKind,
+    added_lines: bytes = b"",
 ) -> OwnResponse:
-    """Return the same response with problem details as its body.
+    """Return a response as plain text or as problem details, by the preference of its client.
 
     Arguments:
+        block: the request's header fields.
         about: the members that not every problem has, by name.
         kind: of the revision, for the title.
+        added_lines: further fields of the response.
     """
+    response = replace(response, fields=response.fields + VARY + added_lines)
+    if not prefers_json(block):
+        return response
     assert response.reason is not None
     members: dict[str, str | float] = {
         "type": TYPES + response.reason.value,

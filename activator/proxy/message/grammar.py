@@ -98,20 +98,15 @@ def check_request(head: bytes, *, ends: bool = False) -> None:
     Raises:
         FramingError: the head is malformed; the text is llhttp's.
     """
-    if ends:
-        try:
-            _REUSED.feed(head)
-        except httptools.HttpParserUpgrade:
-            _REUSED.renew()
-        except httptools.HttpParserError as error:
-            _REUSED.renew()
-            raise FramingError(str(error)) from None
-        return
+    feed = _REUSED.feed if ends else httptools.HttpRequestParser(_NO_CALLBACKS).feed_data
     try:
-        httptools.HttpRequestParser(_NO_CALLBACKS).feed_data(head)
+        feed(head)
     except httptools.HttpParserUpgrade:
-        pass  # the head is well-formed; ``read_request`` decides about the upgrade
+        if ends:  # else the head is well-formed, and ``read_request`` decides about the upgrade
+            _REUSED.renew()
     except httptools.HttpParserError as error:
+        if ends:
+            _REUSED.renew()
         raise FramingError(str(error)) from None
 
 

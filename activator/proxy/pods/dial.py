@@ -105,10 +105,15 @@ def _report_loss(upstream: asyncio.BaseProtocol) -> None:
     That happens when a time-out is due after a stall of the loop. The standard library's loop
     calls it.
     """
-    transport: asyncio.Transport | None = getattr(upstream, "transport", None)
+    transport = _transport_of(upstream)
     if transport is not None and not transport.is_closing():
         upstream.connection_lost(None)
         transport.set_protocol(_NOBODY)  # else both would stay, as a reference cycle
+
+
+def _transport_of(upstream: object) -> asyncio.Transport | None:
+    """Return the transport of a protocol object; None unless the loop has connected it."""
+    return getattr(upstream, "transport", None)
 
 
 async def connect_tls(
@@ -222,9 +227,9 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
         pod: Http1PodConnection | Http2PodConnection = (
             Http2PodConnection(pool) if http2 else Http1PodConnection(pool)
         )
+        # The loops find methods by name, so a compiled class needs no base class of asyncio.
+        loops = cast(asyncio.BaseProtocol, pod.link if isinstance(pod, Http2PodConnection) else pod)
         try:
-            # The loops find methods by name, so a compiled class needs no base class of asyncio.
-            loops = cast(asyncio.BaseProtocol, pod.protocol())
             if target.proof is None:
                 await connect(loops, target.host, target.port, limit)
             else:
@@ -238,7 +243,7 @@ async def _open(pool: Pool, waiter: Waiter, within: float, *, http2: bool) -> ob
             if error.errno not in LOCAL_SHORTAGE or not waiter.wants_connection:
                 raise
         finally:
-            if not pod.is_made():
+            if _transport_of(loops) is None:
                 files.release()  # else ``Pool.closed`` does
                 if isinstance(pod, Http2PodConnection):
                     pod.link.release()
@@ -265,7 +270,7 @@ class Dial:
         return self._requester.wants_connection
 
     def take_idle(self) -> object | None:
-        return self._pool.take_idle(http2=False)
+        return self._pool.take_alive()
 
     async def run(self) -> None:
         """Open the connection, then call exactly one method of the requester."""
@@ -306,7 +311,7 @@ class SharedDial:
 
     def take_idle(self) -> object | None:
         """Return a connection that has room since a request on it ended."""
-        return self._pool.take_idle(http2=True)
+        return self._pool.with_room()
 
     async def run(self) -> None:
         """Open the connection, then call exactly one method of each requester."""
@@ -341,19 +346,16 @@ class SharedDial:
         pool.end_dial(pod)
         if pod.has_room():
             capacity.accepted_some()
-            self._share_room(pod)
+            for requester in self.requesters:
+                if pod.has_room():
+                    requester.on_connected(PodStream(pod))
+                elif requester.wants_connection:
+                    pool.dial_shared(requester)
         else:
             capacity.accepted_none(pool.resources.clock())
             self._report_refusal()
         if pool.gone:
             pod.drain()
-
-    def _share_room(self, pod: Http2PodConnection) -> None:
-        for requester in self.requesters:
-            if pod.has_room():
-                requester.on_connected(PodStream(pod))
-            elif requester.wants_connection:
-                self._pool.dial_shared(requester)
 
     def _report_refusal(self) -> None:
         for requester in self.requesters:

@@ -427,14 +427,6 @@ class Http1PodConnection(PodSide):
 
     # -- opening --------------------------------------------------------------------------------
 
-    def protocol(self) -> object:
-        """Return the loop's protocol object."""
-        return self
-
-    def is_made(self) -> bool:
-        """Return whether the loop has connected it, so that it will report its end."""
-        return self.state is not OPENING
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.state = IDLE

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.exchange.sides import ClientSide, PodSide, Progress, Requester
 from activator.proxy.exchange.translation import as_block
-from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import (
     CLOSE_SECONDS,
@@ -173,10 +172,6 @@ class PodStream(PodSide):
     def is_reused(self) -> bool:
         return self._pod.used
 
-    def is_understood(self) -> bool:
-        """Return true: in HTTP/2 the activator holds the body whatever this returns."""
-        return True
-
     def send_request(
         self,
         requester: Requester,
@@ -273,9 +268,6 @@ class PodStream(PodSide):
         """Return how far the final response has come."""
         return Progress.BEGAN if self.responded else Progress.SILENT
 
-    def switching(self) -> SwitchingSide | None:
-        return None
-
     def release(self) -> None:
         """Do nothing: no stream has been opened."""
 
@@ -297,17 +289,22 @@ class PodStream(PodSide):
             self._on_interim(requester, response, ended)
             return
         self.responded = True
-        if self.to_head or response.status in _NO_CONTENT:
-            self._on_bare_response(requester, response, ended)
-            return
-        stream.missing = response.length
-        if ended:
-            if response.length > 0:
+        # Whatever a pod sends behind a head without content is dropped (RFC 9110 section 6.4.1).
+        # Clients would treat it as a connection error.
+        is_bare = self.to_head or response.status in _NO_CONTENT
+        if not is_bare:
+            stream.missing = response.length
+            if ended and response.length > 0:
                 raise FramingError("the body does not have its content-length", 502)
+        if ended or is_bare:
             self._end()
-            self._pod.link.peer_ended(stream)
+            link = self._pod.link
+            if ended:
+                link.peer_ended(stream)
+            else:
+                link.end(stream, _NO_ERROR)
             self.detach()
-        requester.on_response(response, None, [], ended)
+        requester.on_response(response, None, [], ended or is_bare)
 
     def _on_interim(self, requester: Requester, response: ResponseFields, ended: bool) -> None:
         if ended:
@@ -316,22 +313,6 @@ class PodStream(PodSide):
         if self._interim > MAX_INTERIM:
             raise FramingError("too many interim responses", 502)
         requester.on_interim(response)
-
-    def _on_bare_response(
-        self, requester: Requester, response: ResponseFields, ended: bool
-    ) -> None:
-        """Handle a response without content; drop whatever a pod sends after its head.
-
-        See RFC 9110 section 6.4.1. Clients would treat content as a connection error.
-        """
-        self._end()
-        link = self._pod.link
-        if ended:
-            link.peer_ended(self._stream)
-        else:
-            link.end(self._stream, _NO_ERROR)
-        self.detach()
-        requester.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
         """Handle payload; see ConnectionSide.on_data for ``trailers``."""
@@ -431,14 +412,6 @@ class Http2PodConnection(ConnectionSide):
 
     # -- for the pool ---------------------------------------------------------------------------
 
-    def protocol(self) -> object:
-        """Return the loop's protocol object."""
-        return self.link
-
-    def is_made(self) -> bool:
-        """Return whether the loop has connected it, so that it will report its end."""
-        return self.state is not OPENING
-
     def has_room(self) -> bool:
         """Return whether it can carry one more request."""
         state, link = self.state, self.link
@@ -468,7 +441,7 @@ class Http2PodConnection(ConnectionSide):
         link = self.link
         if self._end():
             link.move(ENDING)
-            link.write(frames.goaway(0, ErrorCode.NO_ERROR))
+            link.queue.write(frames.goaway(0, ErrorCode.NO_ERROR))
             link.flush()
             link.transport.close()
 
@@ -490,7 +463,7 @@ class Http2PodConnection(ConnectionSide):
         """Begin without PINGs: gRPC servers end connections with many of them."""
         self._enter(UNSETTLED)
         self.pool.opened(self.link.transport)
-        self.link.write(frames.PREFACE)
+        self.link.queue.write(frames.PREFACE)
         self.link.begin((Http2Setting.ENABLE_PUSH, 0))
 
     def lost(self, exc: Exception | None) -> None:

@@ -43,7 +43,6 @@ from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, Se
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
 
-__all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
 #: Seconds until an idle connection closes (Knative and Go: 90).
 IDLE_TIMEOUT: Final = 90.0
 #: The same for a connection above ``PoolLimits.kept_per_pod``, at the first look after it.
@@ -371,6 +370,13 @@ class Pool:
             self.resources.start(dial.run())
         dial.requesters.append(requester)
 
+    def with_room(self) -> Http2PodConnection | None:
+        """Return the first connection that can carry one more request; None without one."""
+        for connection in self.shared:
+            if connection.has_room():
+                return connection
+        return None
+
     def end_dial(self, connection: Http2PodConnection | None) -> None:
         """Record the end of an attempt to open a connection in HTTP/2.
 
@@ -401,15 +407,6 @@ class Pool:
     def has_enough(self) -> bool:
         """Return whether a connection in HTTP/1 that becomes idle closes at once."""
         return self.gone or self.resources.idle >= self.resources.limits.max_idle
-
-    def take_idle(self, *, http2: bool) -> object | None:
-        """Return a connection that can carry a request now; None without one."""
-        if not http2:
-            return self.take_alive()
-        for connection in self.shared:
-            if connection.has_room():
-                return connection
-        return None
 
     def speaks(self, version: HttpVersion) -> None:
         """Record that the pod speaks only this version of HTTP."""
@@ -533,16 +530,6 @@ class ConnectionPools:
         self._pools: dict[PodTracker, Pool] = {}
         self._of_probes: dict[PodTracker, Pool] = {}
         self._secured: dict[PodTracker, Pool] = {}
-
-    @property
-    def idle(self) -> int:
-        """The number of idle connections."""
-        return self.resources.idle
-
-    @property
-    def connections(self) -> int:
-        """The number of connections."""
-        return self.resources.connections
 
     def of(self, pod: PodTracker) -> Pool:
         """Return the connections to a pod for requests."""

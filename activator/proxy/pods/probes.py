@@ -22,7 +22,7 @@ from activator.proxy.message.fields import HTTP_1_1
 from activator.proxy.message.response import Response
 from activator.proxy.pods.dial import LOCAL_SHORTAGE, connect_cause, connect_error
 from activator.proxy.pods.http1 import Http1PodConnection
-from activator.proxy.pods.http2 import Http2PodConnection, PodStream
+from activator.proxy.pods.http2 import PodStream
 from activator.proxy.pods.pool import ConnectionPools, Pool
 from throttler.pod import PodTracker
 
@@ -258,11 +258,11 @@ class ProbeStream(_ProbeRequester):
     def open(self, pool: Pool, probe: Probe) -> None:
         """Take a stream of an open connection, or open one."""
         self._dialer = probe
-        connection = pool.take_idle(http2=True)
-        if isinstance(connection, Http2PodConnection):
-            self.on_connected(PodStream(connection))
-        else:
+        connection = pool.with_room()
+        if connection is None:
             pool.dial_shared(self)
+        else:
+            self.on_connected(PodStream(connection))
 
     def on_connected(self, side: PodSide) -> None:
         assert isinstance(side, PodStream)

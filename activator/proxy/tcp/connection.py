@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
 from activator.process.sockets import SocketKind, find_dead, options
-from activator.proxy.client.proxy import Evictable
+from activator.proxy.client.proxy import Evictable, address_of
 from activator.proxy.exchange import end
 from activator.proxy.exchange.observers import RequestRecord
 from activator.proxy.exchange.wait import PodWait
@@ -151,7 +151,7 @@ class TcpConnection(Evictable):
 
     @property
     def _address(self) -> bytes:
-        return self._clients.proxy.address(self._peer[0])
+        return address_of(self._peer[0])
 
     def _enter(self, state: TcpState) -> None:
         assert state in FOLLOWS[self._state], (self._state, state)
@@ -240,14 +240,11 @@ class TcpConnection(Evictable):
 
     def _begin_wait(self, now: float) -> None:
         """Join the cold start of the Service, if there is one, and watch the client."""
-        cold_starts, entry = self._clients.driver.cold_starts, self._entry
         wait = self._wait
         if wait is None:
-            wait = PodWait(cold_starts, self._ticket.arrived, server_timing=False)
-            self._wait = wait
-        if wait.cold_start is None or wait.cold_start.ended is not None:
-            counts = entry.counters.cold_starts
-            wait.cold_start = cold_starts.join(entry.throttler, counts, now)
+            cold_starts = self._clients.driver.cold_starts
+            wait = self._wait = PodWait(cold_starts, self._ticket.arrived, server_timing=False)
+        wait.join(self._entry, now)
         self._clients.proxy.timers.disarm(self)
         if not (self._client.ended or len(self._held) >= MOST_HELD):
             self._client.watch(READ)

@@ -14,7 +14,7 @@ import resource
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from activator.process.logs import Repeats
 
@@ -105,14 +105,11 @@ class Waiter(Protocol):
         """Return a connection of its own pod that has become idle; None without one."""
 
 
-class _Entry:
+class _Entry(NamedTuple):
     """The entry of one waiter in a queue."""
 
-    __slots__ = ("granted", "waiter")
-
-    def __init__(self, waiter: Waiter) -> None:
-        self.waiter = waiter
-        self.granted: asyncio.Future[object | None] = asyncio.get_running_loop().create_future()
+    waiter: Waiter
+    granted: asyncio.Future[object | None]
 
 
 class FileBudget:
@@ -188,7 +185,7 @@ class FileBudget:
         """
         if self.take_now(probe=probe):
             return None
-        entry = _Entry(waiter)
+        entry = _Entry(waiter, asyncio.get_running_loop().create_future())
         (self._probes if probe else self._requests).append(entry)
         self.waiting += 1
         self._serve_soon()

@@ -365,11 +365,6 @@ SMALL_BUFFER: Final = BUFFER[:SMALL_WINDOW]
 _MOST_LEFT: Final = 64
 
 
-def received(nbytes: int) -> bytes:
-    """Return a copy of the first ``nbytes`` bytes, which the loop has just read."""
-    return BUFFER[:nbytes].tobytes()
-
-
 def read_left(transport: asyncio.Transport) -> Iterator[bytes]:
     """Yield the bytes that the peer sent before it broke the connection.
 

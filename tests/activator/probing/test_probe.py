@@ -182,7 +182,7 @@ async def test_a_tcp_probe_passes_once_the_pod_accepts_and_keeps_the_connection(
         assert await server.probe() == ("", "")
         assert await server.probe() == ("", "")  # by a further connection
         assert server.heads == []
-        assert server.pools.idle == 2
+        assert server.pools.resources.idle == 2
 
 
 @both_loops
@@ -323,7 +323,7 @@ async def test_cancelled_probe_reports_nothing_and_closes_its_connection() -> No
         await until(5.0)
         assert verdicts == []
         assert server.connections[0].transport.is_closing()
-        assert server.pools.connections == 0
+        assert server.pools.resources.connections == 0
 
 
 async def test_connection_that_opens_after_the_probe_was_cancelled_is_kept_for_a_request() -> None:
@@ -340,7 +340,7 @@ async def test_connection_that_opens_after_the_probe_was_cancelled_is_kept_for_a
         await until(0.1)
         assert verdicts == []
         assert server.heads == []
-        assert server.pools.idle == 1
+        assert server.pools.resources.idle == 1
 
 
 @both_loops

@@ -301,7 +301,7 @@ async def test_requests_whose_http2_pod_fails_are_freed(
             reset(client)
             await gone(http2.world)
         breaks(pod)
-        await until(lambda: not http2.world.pools.connections)
+        await until(lambda: not http2.world.pools.resources.connections)
         pod.connections.clear()
 
     await turn()
@@ -366,7 +366,7 @@ async def test_requests_whose_pod_fails_are_freed(
             await gone(world)
         for each in pod.connections:
             each.transport.abort()
-        await until(lambda: not world.pools.connections)
+        await until(lambda: not world.pools.resources.connections)
         pod.connections.clear()
 
     await turn()
@@ -450,7 +450,7 @@ async def test_nothing_stays_of_http2_pods_that_go_before_they_are_connected(
             replace_pod(http2.world, pod.endpoint.address, number, AppProtocol.H2C)
             reset(client)
             await gone(http2.world)
-        await until(lambda: not http2.world.pools.connections)
+        await until(lambda: not http2.world.pools.resources.connections)
 
     await nothing_stays(http2.world, turn)
 

@@ -13,12 +13,12 @@ from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.http2 import connection as http2
 from activator.proxy.pods import http1 as pods
 from activator.proxy.pods import http2 as pods_http2
+from activator.proxy.transport.peer_socket import UnreadBytes
 
 #: States, the states that may follow each, the first and the last.
 TABLES: dict[str, tuple[Any, Any, Any, Any]] = {
     "client": (client.Http1ClientState, client.FOLLOWS, None, client.CLOSED),
     "exchange": (exchange.ExchangeState, exchange.FOLLOWS, exchange.NEW, exchange.DONE),
-    "http2": (http2.ConnectionState, http2.FOLLOWS, None, http2.CLOSED),
     "pod": (pods.Http1PodState, pods.HTTP1_FOLLOWS, pods.OPENING, pods.CLOSED),
     "pod-http2": (
         pods_http2.Http2PodState,
@@ -36,7 +36,7 @@ def test_each_state_has_its_row_and_the_last_one_is_the_end(name):
     assert follows[last] == frozenset((last,) if name == "pod" else ())
 
 
-@pytest.mark.parametrize("name", ["client", "exchange", "http2"])
+@pytest.mark.parametrize("name", ["client", "exchange"])
 def test_each_state_can_end(name):
     states, follows, _, last = TABLES[name]
     assert all(last in follows[state] for state in states if state is not last)
@@ -74,8 +74,14 @@ def test_the_tests_check_each_change_of_an_exchange_against_the_table():
     vars(Exchange)["state"].wrong.clear()  # else this test fails as any other would
 
 
-def test_a_connection_of_http2_that_ends_never_goes_on():
-    assert http2.FOLLOWS[http2.ENDING] == {http2.CLOSED}
+@pytest.mark.parametrize("before", http2.ConnectionState)
+@pytest.mark.parametrize("after", http2.ConnectionState)
+async def test_a_connection_of_http2_that_ends_never_goes_on(before, after):
+    link = http2.Http2Connection(http2.GONE, lambda: 0.0, UnreadBytes(), server=True)
+    link.move(before)
+    link.move(after)
+    goes_on = before in (http2.OPEN, http2.GOAWAY_DUE) or after is http2.CLOSED
+    assert link.state is (after if goes_on else before)
 
 
 def test_a_request_is_sent_to_a_pod_on_an_idle_connection_alone():

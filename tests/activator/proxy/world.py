@@ -882,7 +882,9 @@ class World:
         await self.proxy.arrivals.close()
         await self.tasks.close()
         await turns(20)
-        await self._collect(lambda: not self.pools.connections, "connections to pods are left")
+        await self._collect(
+            lambda: not self.pools.resources.connections, "connections to pods are left"
+        )
         self.proxy.timers.close()
         self.driver.close()
         asyncio.get_running_loop().set_exception_handler(self._handler)

@@ -64,7 +64,7 @@ class World(ANY):
         self.history = History(self.clock, lambda: self.clock.now)
         self.history.known = self.driver.entries.known
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
-        self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
+        self.pools = SimpleNamespace(resources=SimpleNamespace(connections=5, idle=3), tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13, turned_away=83)
         heads = SimpleNamespace(bytes=43, most=47)
         unread = SimpleNamespace(bytes=53, most=59, ended={"client": 61, "pod": 67})

@@ -115,7 +115,7 @@ async def test_only_so_many_are_on_their_way_out_at_a_time(world):
     for guest in guests:
         if guest.gone:
             eviction.remove(guest.connection)
-    assert eviction.evicted == 0
+    assert eviction.evicted.size == 0
     assert eviction.make_room(100.0, 2)
 
 

@@ -10,7 +10,6 @@ import pytest
 from activator.proxy.client.http2_ends import (
     ANNOUNCED,
     CLOSE_PLANNED,
-    FOLLOWS,
     LAST_SENT,
     LEAVE_SECONDS,
     NOT_SENT,
@@ -22,11 +21,15 @@ NOW = 1000.0
 LATER = NOW + LEAVE_SECONDS
 
 
-def test_each_state_has_its_row_and_no_step_leads_back():
-    assert list(FOLLOWS) == list(Goaway)
-    for before, after in product(Goaway, Goaway):
-        ahead = list(Goaway).index(after) > list(Goaway).index(before)
-        assert (after in FOLLOWS[before]) is ahead
+def test_no_step_leads_back():
+    order = [NOT_SENT, CLOSE_PLANNED, ANNOUNCED, LAST_SENT]
+    assert order == list(Goaway)
+    for before, after in product(order, order):
+        steps = GoawaySteps()
+        steps.advance(before, NOW)
+        ahead = order.index(after) > order.index(before)
+        assert steps.advance(after, NOW) is ahead
+        assert steps.state is (after if ahead else before)
 
 
 def test_a_client_gets_each_goaway_once_whatever_happens_again():

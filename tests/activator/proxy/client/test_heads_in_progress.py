@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.proxy.client.heads_in_progress import SMALL, HeadBudget, HeadInProgress
+from activator.proxy.client.heads_in_progress import SMALL, HeadBudget, HeadCharge, HeadInProgress
 from activator.proxy.http2.hpack import line
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
@@ -91,12 +91,13 @@ NOBODYS = b"".join(
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 4 * SMALL)), max_size=100))
 def test_the_sum_is_that_of_the_heads_and_never_beyond_the_bound(steps):
     heads = HeadBudget(MOST)
+    charges = [HeadCharge(heads) for _ in range(10)]
     counted = [0] * 10
     for head, size in steps:
         if size < 0:
-            heads.release(counted[head])
+            charges[head].release()
             counted[head] = 0
-        elif heads.grow(counted[head], size):
+        elif charges[head].grow(size):
             counted[head] = size
         else:
             assert sum(counted) + size - counted[head] > MOST * 3 // 4
@@ -105,13 +106,13 @@ def test_the_sum_is_that_of_the_heads_and_never_beyond_the_bound(steps):
 
 def test_small_heads_have_room_that_large_ones_do_not_get():
     heads = HeadBudget(MOST)
-    while heads.grow(0, SMALL + 1):
+    while HeadCharge(heads).grow(SMALL + 1):
         pass
     left = MOST - heads.bytes
     assert left >= MOST // 4
-    small = [heads.grow(0, SMALL) for _ in range(left // SMALL)]
+    small = [HeadCharge(heads).grow(SMALL) for _ in range(left // SMALL)]
     assert all(small)
-    assert not heads.grow(0, SMALL)
+    assert not HeadCharge(heads).grow(SMALL)
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ async def test_what_comes_whole_is_not_counted(world, monkeypatch):
     def grow(*sizes: int) -> bool:
         raise AssertionError("counted")
 
-    monkeypatch.setattr(HeadBudget, "grow", grow)
+    monkeypatch.setattr(HeadCharge, "grow", grow)
     await world.serving()
     client = await world.client()
     client.send(request() + request())

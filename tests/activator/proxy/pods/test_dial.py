@@ -90,7 +90,7 @@ class Bench:
         self.pools.close()
         await self.pod.close()
         await self.tasks.close()
-        await until(lambda: self.pools.connections == 0)
+        await until(lambda: self.pools.resources.connections == 0)
 
 
 async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how) -> tuple[str, str]:
@@ -217,10 +217,10 @@ async def test_a_root_that_is_withdrawn_closes_idle_connections_and_busy_ones_wh
     idle, busy = (dialer.upstream for dialer in dialers)
     idle.release()
     bench.tls.set_secret(secret(bench.ca, trusted=trustme.CA()))
-    await until(lambda: bench.pools.connections == 1)
+    await until(lambda: bench.pools.resources.connections == 1)
     assert not busy.side.transport.is_closing()
     busy.release()
-    await until(lambda: bench.pools.connections == 0)
+    await until(lambda: bench.pools.resources.connections == 0)
     dialer = Dialer()
     secure(bench.pools, tracker).dial(dialer, 5.0)
     await until(lambda: dialer.done)
@@ -246,6 +246,6 @@ async def test_a_root_that_is_added_closes_nothing_and_counts_from_the_next_conn
     secure(bench.pools, tracker).dial(dialer, 5.0)
     await until(lambda: dialer.done)
     assert dialer.failures == []
-    assert bench.pools.connections == 2
+    assert bench.pools.resources.connections == 2
     dialer.upstream.release()
     await bench.close()

@@ -45,7 +45,7 @@ async def test_a_dial_without_a_response_ends_in_time(world):
     while not dialer.failures:
         await world.clock_moves(0.02)
     assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
-    assert world.pools.connections == 0
+    assert world.pools.resources.connections == 0
 
 
 @in_virtual_time
@@ -60,7 +60,7 @@ async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new
         await world.in_time(lambda dialer=dialer: dialer.failures or dialer.upstreams)
         for upstream in dialer.upstreams:
             upstream.cancel()
-    await until(lambda: not world.pools.connections)
+    await until(lambda: not world.pools.resources.connections)
 
 
 async def test_an_http2_connection_that_opens_as_its_time_ends_sends_nothing(http2, monkeypatch):

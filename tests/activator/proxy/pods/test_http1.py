@@ -154,7 +154,7 @@ async def test_a_connection_with_a_response_before_its_request_is_not_reused(wor
     assert (await client.answer()).body == b"no"
     client.abort()
     await world.idle()
-    assert world.pools.idle == 0
+    assert world.pools.resources.idle == 0
     pod.connections[0].transport.abort()
     pod.on_connect = lambda connection: None
     pod.on_data = answer_whole
@@ -173,9 +173,9 @@ async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
             upstream.side.pause_writing()
         _feed(upstream, ok())
         assert owner.complete
-        assert world.pools.idle == (0 if paused else 1)
+        assert world.pools.resources.idle == (0 if paused else 1)
         upstream.side.transport.abort()
-        await until(lambda: world.pools.connections == 0)
+        await until(lambda: world.pools.resources.connections == 0)
 
 
 @pytest.mark.parametrize(

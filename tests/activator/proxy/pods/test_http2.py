@@ -7,9 +7,10 @@ from math import inf
 
 import pytest
 
-from activator.proxy.http2.connection import data_head, header_frames
+from activator.build import Build, running
+from activator.proxy.http2.connection import Stream, data_head, header_frames
 from activator.proxy.pods.http1 import MAX_INTERIM
-from activator.proxy.pods.http2 import FIRST_STREAMS, Capacity
+from activator.proxy.pods.http2 import FIRST_STREAMS, Capacity, Http2PodConnection
 from tests.activator.proxy.client.test_http2 import BEGIN, block, raw
 from tests.activator.proxy.http2.peers import Headers, Message, Peer, answer_hello
 from tests.activator.proxy.pods.test_pool import pools_of
@@ -188,6 +189,32 @@ async def test_what_follows_a_response_without_content_is_dropped(
         assert answer.all(b"content-length") == length * said
     assert len(pod.connections) == 1
     assert http2.world.in_flight == 0
+
+
+@pytest.mark.skipif(
+    running() is Build.COMPILED, reason="compiled code does not see a replaced method"
+)
+async def test_a_stream_that_its_pod_ends_before_its_request_has_ended_is_removed_once(
+    http2, monkeypatch
+):
+    removed: list[int] = []
+    plain = Http2PodConnection.on_stream_removed
+
+    def count(pod: Http2PodConnection, stream: Stream) -> None:
+        removed.append(stream.id)
+        plain(pod, stream)
+
+    monkeypatch.setattr(Http2PodConnection, "on_stream_removed", count)
+    pod = await http2.serving()
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    await until(lambda: pod.requests)
+    (peer,) = pod.connections
+    peer.headers(1, [(b":status", b"200")])
+    peer.data(1, b"early", end=True)
+    assert (await client.answer(stream)).body == b"early"
+    await until(lambda: pod.requests[0].reset is not None)
+    assert removed == [1]
 
 
 def test_a_pod_that_takes_no_streams_now_may_take_as_many_as_before_later() -> None:

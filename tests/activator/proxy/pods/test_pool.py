@@ -38,11 +38,11 @@ async def test_a_connection_that_is_idle_is_closed(http2):
     await client.answer(client.ask())
     pools = http2.world.pools
     pools.close_expired()
-    assert pools.connections == 1
+    assert pools.resources.connections == 1
     (pool,) = pools_of(http2.world)
     pool.close_idle(http2.world.now() + IDLE_TIMEOUT)
     await until(lambda: pod.connections[0].lost)
-    assert pools.connections == 0
+    assert pools.resources.connections == 0
 
 
 async def test_what_runs_on_a_pod_that_leaves_is_finished(http2):
@@ -138,7 +138,7 @@ async def test_the_connection_that_was_used_last_is_used_first(world):
     assert pool.take().side is second.side
     assert pool.take().side is first.side
     assert pool.take() is None
-    assert world.pools.idle == 0
+    assert world.pools.resources.idle == 0
     for upstream in (first, second):
         upstream.cancel()
 
@@ -148,7 +148,7 @@ async def test_a_request_goes_over_an_idle_connection_of_its_pod(world):
     for _ in range(5):
         await world.ask()
     assert len(pod.connections) == 1
-    assert world.pools.connections == world.pools.idle == 1
+    assert world.pools.resources.connections == world.pools.resources.idle == 1
 
 
 @both_loops
@@ -156,8 +156,8 @@ async def test_a_connection_that_the_pod_closes_leaves_the_pool(world):
     pod = await world.serving()
     await world.ask()
     pod.connections[0].close()
-    await until(lambda: world.pools.connections == 0)
-    assert world.pools.idle == 0
+    await until(lambda: world.pools.resources.connections == 0)
+    assert world.pools.resources.idle == 0
     assert pool_of(world).take() is None
 
 
@@ -178,7 +178,7 @@ async def test_idle_connections_are_closed_after_their_time(world):
     world.pools.resources.clock = lambda: clock() + IDLE_TIMEOUT + 1
     world.pools.close_expired()
     await until(lambda: not pod.open)
-    assert world.pools.connections == 0
+    assert world.pools.resources.connections == 0
     assert (await world.ask()).status == 200
 
 
@@ -200,17 +200,17 @@ async def test_idle_connections_that_were_closed_count_no_more(new_world):
     async def keeps_its_connection() -> None:
         for _ in range(2):
             assert (await world.ask()).status == 200
-        assert world.pools.idle == len(pod.open) == 1
+        assert world.pools.resources.idle == len(pod.open) == 1
 
     await keeps_its_connection()
     await world.clock_moves(IDLE_TIMEOUT + 1)
     world.pools.close_expired()
     await until(lambda: not pod.open)
-    assert world.pools.idle == 0
+    assert world.pools.resources.idle == 0
     await keeps_its_connection()
     world.list()
     await until(lambda: not pod.open)
-    assert world.pools.idle == 0
+    assert world.pools.resources.idle == 0
     world.list(pod)
     await keeps_its_connection()
     assert len(pod.connections) == 3
@@ -221,7 +221,7 @@ async def test_a_pod_that_is_gone_keeps_no_connection(world):
     await world.ask()
     world.list()
     await until(lambda: not pod.open)
-    assert world.pools.connections == 0
+    assert world.pools.resources.connections == 0
 
 
 async def test_a_pod_that_goes_during_a_response_keeps_no_connection_after(world):
@@ -319,7 +319,7 @@ async def test_no_more_are_kept_idle_than_the_limit_of_all_pods_says(new_world):
     await turns(20)
     assert len(pod.open) == 4
     assert len(other.open) == 1
-    assert world.pools.idle == world.pools.connections == 5
+    assert world.pools.resources.idle == world.pools.resources.connections == 5
 
 
 async def test_a_pod_keeps_as_many_idle_as_were_used_in_the_last_seconds(new_world):
@@ -354,7 +354,7 @@ async def test_a_pod_keeps_as_many_idle_as_were_used_in_the_last_seconds(new_wor
     world.pools.close_expired()
     world.pools.close_expired()
     await until(lambda: len(pod.open) == 2)
-    assert world.pools.idle == 2
+    assert world.pools.resources.idle == 2
     assert len(pod.connections) == 20
 
 

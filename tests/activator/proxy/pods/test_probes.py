@@ -121,7 +121,7 @@ async def checked(server: Server) -> Verdict:
     """Probe a pod whose pool closes each connection at once; no connection stays."""
     server.pools.resources.limits = PoolLimits(max_idle=0)
     verdict = await server.probe()
-    assert (server.pools.connections, server.pools.files.pods) == (0, 0)
+    assert (server.pools.resources.connections, server.pools.files.pods) == (0, 0)
     return verdict
 
 

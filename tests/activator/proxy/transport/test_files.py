@@ -167,7 +167,7 @@ async def test_a_request_gets_the_file_of_an_idle_connection_to_another_pod(worl
     assert (await client.answer()).status == 200
     await until(lambda: not pod.open)
     assert len(other.open) == 1
-    assert world.pools.connections == 1
+    assert world.pools.resources.connections == 1
 
 
 async def test_a_request_waits_for_a_file_and_gets_the_connection_that_becomes_idle(world, caplog):
@@ -282,7 +282,7 @@ async def test_the_idle_connection_of_another_pod_is_searched_for_among_many(new
         name = b"Revision: r%d" % number
         client.send(request().replace(b"Revision: rev", name))
         assert (await client.answer()).status == 200
-        assert world.pools.connections <= 2
+        assert world.pools.resources.connections <= 2
 
 
 # -- clients that are turned away ----------------------------------------------------------------
@@ -503,7 +503,7 @@ async def test_where_the_door_is_full_clients_wait_until_one_leaves(world):
     await until(lambda: not world.proxy.connections)
     limit(world, traffic=1, rejected=2)  # one file is that of the idle connection to the pod
     world.pools.close()
-    await until(lambda: not world.pools.connections)
+    await until(lambda: not world.pools.resources.connections)
     server = data_server(world.proxy)
     sock = listen("127.0.0.1", 0, "--http-port")
     task = world.tasks.start(server.serve([sock]))
