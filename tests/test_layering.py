@@ -166,12 +166,11 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             {
                 "activator/autoscaler/stat_pb2.py",
                 "activator/autoscaler/wire.py",
-                "activator/probing/probe.py",
                 "activator/scale/keda/externalscaler_pb2.py",
                 "activator/scale/keda/server.py",
             }
         ),
-        "protobuf; only a process with an autoscaler or a gRPC probe, and the scaler, need it",
+        "protobuf; only a process with an autoscaler, and the scaler, need it",
     ),
     "grpc": (
         frozenset({"activator/scale/keda/server.py"}),

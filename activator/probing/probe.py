@@ -4,9 +4,9 @@ A probe uses the connections of requests. So the connection that passed the prob
 first request. The throttler decides what the result means for the pod. Knative's counterpart: the
 prober of pkg/activator/net/revision_backends.go.
 
-The messages of gRPC's health service have one field each, with number 1. So do protobuf's wrappers
-of one value, which therefore read and write them. Sources: grpc/health/v1/health.proto of
-grpc-proto; PROTOCOL-HTTP2 of gRPC (length-prefixed messages).
+The messages of gRPC's health service are encoded by hand: a call has one field in each direction.
+Sources: grpc/health/v1/health.proto of grpc-proto; PROTOCOL-HTTP2 of gRPC (length-prefixed
+messages); the wire format of protocol buffers.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ _SERVING: Final = 1
 _STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 #: Bytes in front of a message: whether it is compressed, and its length.
 _PREFIX: Final = 5
+#: The key of field 1, as a string in requests, and as a number in responses.
+_STRING_KEY: Final = b"\x0a"
+_NUMBER_KEY: Final = 0x08
+#: Most bytes of a number.
+_MOST_BYTES: Final = 10
 
 
 class Probe:
@@ -279,9 +284,7 @@ def check(service: bytes) -> bytes:
     Arguments:
         service: the name of a service; empty for the whole server.
     """
-    from google.protobuf.wrappers_pb2 import BytesValue  # few processes call the health service
-
-    message = BytesValue(value=service).SerializeToString()
+    message = _STRING_KEY + _number(len(service)) + service if service else b""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
@@ -291,14 +294,59 @@ def problem_of(payload: bytes) -> str:
     Arguments:
         payload: the whole body of the response.
     """
-    from google.protobuf.message import DecodeError
-    from google.protobuf.wrappers_pb2 import UInt64Value
-
     message = payload[_PREFIX:]
     if len(payload) < _PREFIX or payload[0] or len(message) != int.from_bytes(payload[1:5], "big"):
         return "no health response of gRPC"
     try:
-        status = UInt64Value.FromString(message).value
-    except DecodeError:
+        status = _status(message)
+    except (IndexError, ValueError):
         return "no health response of gRPC"
     return "" if status == _SERVING else f"status {_STATUSES.get(status, status)}"
+
+
+def _number(value: int) -> bytes:
+    """Return a number as protocol buffers encode it: seven bits in each byte, the last first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _status(message: bytes) -> int:
+    """Return field 1 of a message; 0 without it. The last one counts.
+
+    Raises:
+        IndexError: the message is cut.
+        ValueError: it has a number that is too long, or an unknown kind of field.
+    """
+    status = at = 0
+    while at < len(message):
+        key, at = _read(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _read(message, at)
+            if key == _NUMBER_KEY:
+                status = value
+        elif kind == 2:
+            size, at = _read(message, at)
+            at += size
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise ValueError("unknown kind of field")
+        if at > len(message):
+            raise IndexError("cut")
+    return status
+
+
+def _read(message: bytes, at: int) -> tuple[int, int]:
+    """Return a number, and the position after it."""
+    value = 0
+    for count in range(_MOST_BYTES):
+        byte = message[at + count]
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return value, at + count + 1
+    raise ValueError("a number is too long")
