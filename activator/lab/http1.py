@@ -74,29 +74,21 @@ class RequestParser:
     def __init__(self, on_head: Callable[[PodRequest], None] = lambda _: None) -> None:
         self._on_head = on_head
         self._buffer = bytearray()
-        self._done: list[PodRequest] = []
         self._expects_continue = False
         self._steps = self._read_requests()
-        next(self._steps)
 
     def feed(self, data: bytes) -> Iterator[PodRequest]:
         """Add received bytes, and yield the requests that they complete, in order.
 
-        The caller must iterate to the end, and must not use the parser after an error.
+        The caller must iterate to the end, and must not use the parser after an error. It may stop
+        at a request after which another protocol follows.
 
         Raises:
             BadRequest: the bytes are not HTTP/1, or too many. Requests before them come first.
         """
         self._buffer += data
-        wrong: BadRequest | None = None
-        try:
-            next(self._steps)
-        except BadRequest as error:
-            wrong = error
-        done, self._done = self._done, []
-        yield from done
-        if wrong is not None:
-            raise wrong
+        while (request := next(self._steps)) is not None:
+            yield request
 
     def wants_continue(self) -> bool:
         """Return whether the client waits for ``100 Continue``; true once for each request."""
@@ -107,8 +99,8 @@ class RequestParser:
         """Return bytes after the last request: after an upgrade, the new protocol's first bytes."""
         return bytes(self._buffer)
 
-    def _read_requests(self) -> Generator[None, None, None]:
-        yield
+    def _read_requests(self) -> Generator[PodRequest | None, None, None]:
+        """Yield each request, and None while bytes are missing."""
         while True:
             head = yield from self._until(b"\r\n\r\n", MAX_HEAD_BYTES)
             request = parse_head(head)
@@ -121,7 +113,7 @@ class RequestParser:
             else:
                 body = yield from self._exactly(length)
             self._expects_continue = False
-            self._done.append(request._replace(body=body))
+            yield request._replace(body=body)
 
     def _until(self, mark: bytes, limit: int) -> Generator[None, None, bytes]:
         seen = 0
