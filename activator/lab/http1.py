@@ -1,14 +1,15 @@
-"""Parse HTTP/1 requests and render responses, as far as a sample pod needs HTTP/1.
+"""Serve HTTP/1: parse requests and render responses, as far as a sample pod needs HTTP/1.
 
-The parser imports only the standard library, because a pod's start-up is part of each cold start
-in the lab. It is separate from the activator's parser, so that one mistake cannot hide in both.
+This module imports only the standard library, because a pod's start-up is part of each cold start
+in the lab. Its parser is separate from the activator's, so that one mistake cannot hide in both.
 It keeps whole bodies in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
@@ -240,3 +241,128 @@ def text(status: int, body: str, delay: float = 0.0) -> PodResponse:
 def as_json(value: object) -> PodResponse:
     """Return ``value`` as indented JSON with a line feed at the end, for terminals."""
     return PodResponse(200, json.dumps(value, indent=1).encode() + b"\n", JSON)
+
+
+#: Connections that may wait to be accepted: the activator may dial thousands at once.
+BACKLOG = 4096
+READ_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The connection of a request.
+
+    A handler may use another protocol after the request, with reader and writer. It closes the
+    writer at the end.
+    """
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    parser: RequestParser
+
+    async def send(self, request: PodRequest, response: PodResponse) -> None:
+        """Send the response to a request after its delay; return when it is sent."""
+        if response.delay:
+            await asyncio.sleep(response.delay)
+        headers = list(response.headers)
+        bodiless = response.status in (204, 304)
+        if not bodiless:
+            headers.append(("Content-Type", response.content_type))
+        if response.pieces:
+            headers.append(("Transfer-Encoding", "chunked"))
+        elif not bodiless:
+            headers.append(("Content-Length", str(len(response.body))))
+        if not request.keep_alive:
+            headers.append(("Connection", "close"))
+        self.writer.write(render_head(response.status, headers))
+        if request.method != "HEAD":
+            await self._send_body(response)
+        await self.writer.drain()
+
+    async def _send_body(self, response: PodResponse) -> None:
+        if not response.pieces:
+            self.writer.write(response.body)
+            return
+        for number, piece in enumerate(response.pieces):
+            if number:
+                await asyncio.sleep(response.interval)
+            self.writer.write(render_chunk(piece))
+            await self.writer.drain()
+        self.writer.write(render_chunk(b""))
+
+
+#: Sends the response to a request. A ConnectionError breaks the connection.
+Handler = Callable[[PodRequest, Connection], Awaitable[None]]
+
+
+class HttpServer:
+    """Serves one address. It handles the requests of each connection in order.
+
+    Attributes:
+        port: where it listens; set by `start`.
+    """
+
+    def __init__(self, handle: Handler) -> None:
+        self.port = 0
+        self._handle = handle
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 stands for a free one.
+
+        Raises:
+            OSError: the address is in use.
+        """
+        self._server = await asyncio.start_server(
+            self._serve, host, port, backlog=BACKLOG, limit=READ_BYTES
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop_listening(self) -> None:
+        """Accept no more connections."""
+        if self._server is not None:
+            self._server.close()
+
+    def close(self) -> None:
+        """Stop listening, and close all connections; they still send what is written."""
+        self.stop_listening()
+        for writer in list(self._writers):
+            writer.close()
+
+    async def wait_closed(self) -> None:
+        """Return when no connection is open after `close`."""
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def break_off(self) -> None:
+        """Break all connections."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Handle the requests of one connection in order, until either side closes it."""
+        connection = Connection(reader, writer, RequestParser())
+        self._writers.add(writer)
+        try:
+            await self._converse(connection)
+        except BadRequest as error:
+            body = f"{error}\n".encode()
+            headers = [("Content-Length", str(len(body))), ("Connection", "close")]
+            writer.write(render_head(error.status, headers) + body)
+        except (ConnectionError, asyncio.CancelledError):
+            # Python 3.11 would report a task that the end of the program cancels as an error.
+            writer.transport.abort()
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _converse(self, connection: Connection) -> None:
+        parser = connection.parser
+        while data := await connection.reader.read(READ_BYTES):
+            for request in parser.feed(data):
+                await self._handle(request, connection)
+                if not request.keep_alive or connection.writer.is_closing():
+                    return
+            if parser.wants_continue():
+                connection.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -62,9 +62,6 @@ def traffic_refusal(
     return None if running else NOT_LISTENING
 
 
-#: Connections that may wait to be accepted: the activator may dial thousands at once.
-BACKLOG = 4096
-READ_BYTES = 256 * 1024
 #: Seconds without a request before a draining pod stops listening. queue-proxy waits 30 s, because
 #: routes spread slowly in a cluster.
 QUIET_PERIOD = 0.5
@@ -72,7 +69,6 @@ QUIET_PERIOD = 0.5
 DRAIN_TIMEOUT = 60.0
 
 Emit = Callable[..., None]
-Handler = Callable[[http1.PodRequest, asyncio.StreamWriter], Any]
 
 
 def _option(default: Any, help: str) -> Any:
@@ -144,7 +140,6 @@ class Pod:
         self._application = application.Application(options.name, self.switches, self.counters)
         slots = 0 if options.plain else options.container_concurrency
         self._slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
-        self._writers: set[asyncio.StreamWriter] = set()
         self._probe_passed = False
         self._arrived = asyncio.Event()
         self._left = asyncio.Event()
@@ -159,77 +154,65 @@ class Pod:
         """
         if await _is_set_within(self.stop, self.options.start_after):
             return
-        servers = []
-        if self.options.admin_port:  # first: a script may use it as soon as the pod serves
-            servers.append(await self._listen(self.options.admin_port, self._answer_admin))
-        server = await self._listen(self.options.port, self._answer_traffic)
-        servers.append(server)
-        details = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
-        if self.options.readiness_port is not None:
-            other = await self._listen(self.options.readiness_port, self._answer_readiness)
-            servers.append(other)
-            details["readiness_port"] = other.sockets[0].getsockname()[1]
-        self._emit("listening", **details)
+        admin, traffic, readiness = map(
+            http1.HttpServer, (self._answer_admin, self._answer_traffic, self._answer_readiness)
+        )
+        options, details = self.options, {"pid": os.getpid()}
+        if options.admin_port:  # first: a script may use it as soon as the pod serves
+            await admin.start(options.address, options.admin_port)
+        await traffic.start(options.address, options.port)
+        if options.readiness_port is not None:
+            await readiness.start(options.address, options.readiness_port)
+            details["readiness_port"] = readiness.port
+        self._emit("listening", port=traffic.port, **details)
         await self.stop.wait()
-        await self._drain(server)
-        for each in servers:
+        await self._drain(traffic)
+        for each in (admin, traffic, readiness):
             each.close()
-        for writer in list(self._writers):
-            writer.close()
         self._emit("stopped")
 
-    async def _listen(self, port: int, handler: Handler) -> asyncio.Server:
-        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.add(writer)
-            try:
-                await _converse(reader, writer, handler)
-            finally:
-                self._writers.discard(writer)
-                writer.close()
-
-        return await asyncio.start_server(
-            converse, self.options.address, port, backlog=BACKLOG, limit=READ_BYTES
-        )
-
-    async def _drain(self, server: asyncio.Server) -> None:
+    async def _drain(self, server: http1.HttpServer) -> None:
         """Fail probes, wait for a quiet period, stop listening, wait for requests in flight."""
         self.switches.draining = True
         self._emit("draining", in_flight=self.counters.in_flight)
         self._arrived.clear()
         while await _is_set_within(self._arrived, self.options.quiet_period):
             self._arrived.clear()
-        server.close()
+        server.stop_listening()
         deadline = time.monotonic() + DRAIN_TIMEOUT
         while self.counters.in_flight and (left := deadline - time.monotonic()) > 0:
             self._left.clear()
             await _is_set_within(self._left, left)
 
-    async def _answer_admin(self, request: http1.PodRequest, writer: asyncio.StreamWriter) -> None:
+    async def _answer_admin(self, request: http1.PodRequest, connection: http1.Connection) -> None:
         if request.path == "/wait-for-drain":
             self.switches.draining = True
-            await _send(writer, request, http1.text(200, "", delay=self.options.quiet_period))
+            await connection.send(request, http1.text(200, "", delay=self.options.quiet_period))
         else:
             answer = application.admin_response(request, self.switches, self.counters)
             self._note_switches()
-            await _send(writer, request, answer)
+            await connection.send(request, answer)
 
     async def _answer_readiness(
-        self, request: http1.PodRequest, writer: asyncio.StreamWriter
+        self, request: http1.PodRequest, connection: http1.Connection
     ) -> None:
         self.counters.at_readiness_port += 1
         ready = self.switches.ready and self.switches.running
-        await _send(writer, request, http1.text(200 if ready else 503, ""))
+        await connection.send(request, http1.text(200 if ready else 503, ""))
 
     async def _answer_traffic(
-        self, request: http1.PodRequest, writer: asyncio.StreamWriter
+        self, request: http1.PodRequest, connection: http1.Connection
     ) -> None:
+        if application.asks_for_websocket(request):
+            await _echo(request, connection)
+            return
         if self.options.plain:
             probe = application.health_response(request, self.switches)
         else:
             probe = probe_response(request, self.switches, self.options)
         if probe is not None:
             self._note_probe(request, probe.status)
-            await _send(writer, request, probe)
+            await connection.send(request, probe)
             return
         started = time.monotonic()
         request_id = request.header("x-request-id")
@@ -237,7 +220,7 @@ class Pod:
         self.counters.enter(request.method, request_id)
         status = 0
         try:
-            status = await self._serve(request, writer)
+            status = await self._serve(request, connection)
         finally:
             self.counters.leave()
             self._left.set()
@@ -246,12 +229,12 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
-    async def _serve(self, request: http1.PodRequest, writer: asyncio.StreamWriter) -> int:
+    async def _serve(self, request: http1.PodRequest, connection: http1.Connection) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
             self.counters.refuse(request.method, request.header("x-request-id"))
-            await _send(writer, request, refusal)
+            await connection.send(request, refusal)
             return refusal.status
         async with self._slots:
             answer = self._application.respond(request)
@@ -259,7 +242,7 @@ class Pod:
             if answer.delay:
                 cut = await _is_set_within(self._down, answer.delay)
                 answer = CUT_OFF if cut else replace(answer, delay=0.0)
-            await _send(writer, request, answer)
+            await connection.send(request, answer)
         return answer.status
 
     def _note_switches(self) -> None:
@@ -288,82 +271,15 @@ class Pod:
             self._probe_passed = passed
 
 
-async def _converse(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
-) -> None:
-    """Handle the requests of one connection in order, until either side closes it."""
-    parser = http1.RequestParser()
-    try:
-        while data := await reader.read(READ_BYTES):
-            for request in parser.feed(data):
-                if application.asks_for_websocket(request):
-                    await _echo(request, parser.leftover(), reader, writer)
-                    return
-                await handler(request, writer)
-                if not request.keep_alive:
-                    return
-            if parser.wants_continue():
-                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    except http1.BadRequest as error:
-        body = f"{error}\n".encode()
-        headers = [("Content-Length", str(len(body))), ("Connection", "close")]
-        writer.write(http1.render_head(error.status, headers) + body)
-    except ConnectionError:
-        pass  # the client closed the connection; `finally` clauses have counted its requests
-
-
-async def _echo(
-    request: http1.PodRequest,
-    data: bytes,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-) -> None:
-    echo = application.Echo(request)
-    pieces = echo.receive(data)
+async def _echo(request: http1.PodRequest, connection: http1.Connection) -> None:
+    echo, data = application.Echo(request), connection.parser.leftover()
     while True:
-        for piece in pieces:
-            if not piece:
-                return
-            writer.write(piece)
-        await writer.drain()
-        if not (data := await reader.read(READ_BYTES)):
-            return
         pieces = echo.receive(data)
-
-
-async def _send(
-    writer: asyncio.StreamWriter, request: http1.PodRequest, answer: http1.PodResponse
-) -> None:
-    if answer.delay:
-        await asyncio.sleep(answer.delay)
-    headers = list(answer.headers)
-    bodiless = answer.status in (204, 304)
-    if not bodiless:
-        headers.append(("Content-Type", answer.content_type or http1.TEXT))
-    if answer.pieces:
-        headers.append(("Transfer-Encoding", "chunked"))
-    elif not bodiless:
-        headers.append(("Content-Length", str(len(answer.body))))
-    if not request.keep_alive:
-        headers.append(("Connection", "close"))
-    head = http1.render_head(answer.status, headers)
-    if request.method == "HEAD":
-        writer.write(head)
-    elif answer.pieces:
-        writer.write(head)
-        await _send_pieces(writer, answer)
-    else:
-        writer.write(head + answer.body)
-    await writer.drain()
-
-
-async def _send_pieces(writer: asyncio.StreamWriter, answer: http1.PodResponse) -> None:
-    for number, piece in enumerate(answer.pieces):
-        if number:
-            await asyncio.sleep(answer.interval)
-        writer.write(http1.render_chunk(piece))
-        await writer.drain()
-    writer.write(http1.render_chunk(b""))
+        connection.writer.write(b"".join(pieces))
+        await connection.writer.drain()
+        if b"" in pieces or not (data := await connection.reader.read(http1.READ_BYTES)):
+            break
+    connection.writer.close()
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:

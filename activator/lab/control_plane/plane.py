@@ -17,7 +17,15 @@ from urllib.parse import parse_qsl, unquote
 
 from activator.lab.control_plane import api, store
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
-from activator.lab.http1 import BadRequest, RequestParser, render_chunk, render_head
+from activator.lab.http1 import (
+    READ_BYTES,
+    Connection,
+    HttpServer,
+    PodRequest,
+    PodResponse,
+    render_chunk,
+    render_head,
+)
 
 Object = dict[str, Any]
 
@@ -277,7 +285,6 @@ def _json(found: Object, status: int = 200) -> api.PlaneResponse:
 
 #: The file's name in the folder of `Server.write_kubeconfig`.
 KUBECONFIG: Final = "kubeconfig"
-_READ_BYTES: Final = 256 * 1024
 
 
 class PlaneServer:
@@ -287,30 +294,26 @@ class PlaneServer:
         host, port: where it listens; the port is set by `start`.
     """
 
-    def __init__(self, plane: ControlPlane, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.host = host
-        self.port = port
+    def __init__(self, plane: ControlPlane) -> None:
+        self.host, self.port = "127.0.0.1", 0
         self._plane = plane
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        plane.on_away(self._abort_all)
+        self._server = HttpServer(self._respond)
+        plane.on_away(self._server.break_off)
 
     async def start(self) -> None:
         """Listen.
 
         Raises:
-            OSError: the address is in use.
+            OSError: the kernel has no free port.
         """
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self._server.start(self.host, 0)
+        self.port = self._server.port
 
     async def close(self) -> None:
         """Stop listening, and break all connections."""
-        if self._server is not None:
-            self._server.close()
-        self._abort_all()
-        if self._server is not None:
-            await self._server.wait_closed()
+        self._server.break_off()
+        self._server.close()
+        await self._server.wait_closed()
 
     def write_kubeconfig(self, folder: Path) -> Path:
         """Write a kubeconfig for this server into a folder, and return its path.
@@ -332,51 +335,25 @@ class PlaneServer:
         path.write_text(json.dumps(config))
         return path
 
-    def _abort_all(self) -> None:
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._plane.is_away:
-            writer.transport.abort()
+    async def _respond(self, request: PodRequest, connection: Connection) -> None:
+        kind, agent = request.header("content-type"), request.header("user-agent")
+        response = await self._plane.send(
+            PlaneRequest(request.method, request.target, request.body, kind, agent)
+        )
+        if isinstance(response, store.PlaneWatch):
+            await self._stream(response, connection)
             return
-        self._writers.add(writer)
-        try:
-            await self._converse(reader, writer)
-        except (ConnectionError, BadRequest, asyncio.CancelledError):
-            # Python 3.11 would report a task that the end of the program cancels as an error.
-            writer.transport.abort()
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+        retry = (("Retry-After", str(response.retry_after)),) if response.retry_after else ()
+        await connection.send(
+            request, PodResponse(response.status, response.body, response.content_type, retry)
+        )
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        parser = RequestParser()
-        while data := await reader.read(_READ_BYTES):
-            for request in parser.feed(data):
-                kind, agent = request.header("content-type"), request.header("user-agent")
-                response = await self._plane.send(
-                    PlaneRequest(request.method, request.target, request.body, kind, agent)
-                )
-                if isinstance(response, store.PlaneWatch):
-                    await self._stream(response, reader, writer)
-                    return
-                headers = [
-                    ("Content-Type", response.content_type),
-                    ("Content-Length", str(len(response.body))),
-                ]
-                if response.retry_after:
-                    headers.append(("Retry-After", str(response.retry_after)))
-                writer.write(render_head(response.status, headers) + response.body)
-                await writer.drain()
-
-    async def _stream(
-        self, watch: store.PlaneWatch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _stream(self, watch: store.PlaneWatch, connection: Connection) -> None:
         """Send a watch until it ends or the client closes the connection."""
+        writer = connection.writer
         head = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
         writer.write(render_head(200, [*head, ("Connection", "close")]))
-        leaving = asyncio.ensure_future(_closed(reader, watch))
+        leaving = asyncio.ensure_future(_closed(connection.reader, watch))
         try:
             async for line in watch.lines():
                 if writer.is_closing():
@@ -390,12 +367,13 @@ class PlaneServer:
             leaving.cancel()
             with suppress(asyncio.CancelledError, ConnectionError):
                 await leaving
+            writer.close()
 
 
 async def _closed(reader: asyncio.StreamReader, watch: store.PlaneWatch) -> None:
     """End a watch when its client closes the connection."""
     try:
-        while await reader.read(_READ_BYTES):
+        while await reader.read(READ_BYTES):
             pass
     finally:
         watch.close()
