@@ -380,13 +380,12 @@ class Demo:
 
 def _free(port: int) -> int:
     """Return a port of this machine: the given one unless it is in use."""
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    try:
+        found = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        found = socket.create_server(("127.0.0.1", 0))
+    with found:
+        return int(found.getsockname()[1])
 
 
 def _service_of(pod: str) -> str:
