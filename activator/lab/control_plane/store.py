@@ -263,7 +263,7 @@ class GarbageCollector:
     def _on_change(self, change: ObjectChange) -> None:
         if change.new is None:
             self._later(AFTER_OWNER)
-        elif _owners(change.new) != _owners(change.old) and not self._is_owned(change.new):
+        elif owners(change.new) != owners(change.old) and not self._is_owned(change.new):
             self._later(AFTER_WRITE)
 
     def _later(self, seconds: float) -> None:
@@ -280,13 +280,14 @@ class GarbageCollector:
                 metadata = found["metadata"]
                 self._delete(resource, metadata.get("namespace", ""), metadata["name"])
 
-    def _is_owned(self, found: dict[str, Any]) -> bool:
+    def _is_owned(self, found: Object) -> bool:
         """Return whether an object names no owner, or one that exists."""
-        owners = _owners(found)
-        return not owners or not owners.isdisjoint(self._store.uids)
+        uids = owners(found)
+        return not uids or not uids.isdisjoint(self._store.uids)
 
 
-def _owners(found: dict[str, Any] | None) -> set[str]:
+def owners(found: Object | None) -> set[str]:
+    """Return the uids of the objects that own an object."""
     references = found["metadata"].get("ownerReferences") if found else None
     return {reference["uid"] for reference in references or ()}
 
