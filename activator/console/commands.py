@@ -55,7 +55,7 @@ class Status:
         used = set(map(status.named, response.nodes("revisions")))
         lines = list[str]()
         with suppress(ValueError):  # the command still shows the table
-            activator = status.activator_of(response)
+            activator = response.part("activator")
             # The errors of a folder name wrong values already.
             told = _INVALID if activator.node("manifests") is not None else None
             for each in activator.nodes("objectWarnings", required=False):
