@@ -32,12 +32,12 @@ class BadRequest(Exception):
         self.status = status
 
 
-class PodRequest(NamedTuple):
+class HttpRequest(NamedTuple):
     """One complete request; ``headers`` keep the client's order, case and repetitions."""
 
     method: str
     target: str
-    version: str
+    version: str = "HTTP/1.1"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
@@ -72,13 +72,13 @@ class RequestParser:
         on_head: gets each request when its head is complete, without its body.
     """
 
-    def __init__(self, on_head: Callable[[PodRequest], None] = lambda _: None) -> None:
+    def __init__(self, on_head: Callable[[HttpRequest], None] = lambda _: None) -> None:
         self._on_head = on_head
         self._buffer = bytearray()
         self._expects_continue = False
         self._steps = self._read_requests()
 
-    def feed(self, data: bytes) -> Iterator[PodRequest]:
+    def feed(self, data: bytes) -> Iterator[HttpRequest]:
         """Add received bytes, and yield the requests that they complete, in order.
 
         The caller must iterate to the end, and must not use the parser after an error. It may stop
@@ -100,7 +100,7 @@ class RequestParser:
         """Return bytes after the last request: after an upgrade, the new protocol's first bytes."""
         return bytes(self._buffer)
 
-    def _read_requests(self) -> Generator[PodRequest | None, None, None]:
+    def _read_requests(self) -> Generator[HttpRequest | None, None, None]:
         """Yield each request, and None while bytes are missing."""
         while True:
             head = yield from self._until(b"\r\n\r\n", MAX_HEAD_BYTES)
@@ -150,7 +150,7 @@ class RequestParser:
         return bytes(body)
 
 
-def parse_head(head: bytes) -> PodRequest:
+def parse_head(head: bytes) -> HttpRequest:
     """Parse a request's head, without the empty line.
 
     Raises:
@@ -166,10 +166,10 @@ def parse_head(head: bytes) -> PodRequest:
         if not colon or not name or name != name.strip():
             raise BadRequest(400, f"not a header: {line[:80]!r}")
         headers.append((name, value.strip(" \t")))
-    return PodRequest(parts[0], parts[1], parts[2], tuple(headers))
+    return HttpRequest(parts[0], parts[1], parts[2], tuple(headers))
 
 
-def body_length(request: PodRequest) -> int | None:
+def body_length(request: HttpRequest) -> int | None:
     """Return the body's length in bytes; None for a chunked body.
 
     Raises:
@@ -216,7 +216,7 @@ JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class PodResponse:
+class HttpResponse:
     """The response to one request.
 
     Attributes:
@@ -233,14 +233,14 @@ class PodResponse:
     interval: float = 0.0
 
 
-def text(status: int, body: str, delay: float = 0.0) -> PodResponse:
+def text(status: int, body: str, delay: float = 0.0) -> HttpResponse:
     """Return a plain text response that is sent after ``delay`` seconds."""
-    return PodResponse(status, body.encode(), delay=delay)
+    return HttpResponse(status, body.encode(), delay=delay)
 
 
-def as_json(value: object) -> PodResponse:
+def as_json(value: object) -> HttpResponse:
     """Return ``value`` as indented JSON with a line feed at the end, for terminals."""
-    return PodResponse(200, json.dumps(value, indent=1).encode() + b"\n", JSON)
+    return HttpResponse(200, json.dumps(value, indent=1).encode() + b"\n", JSON)
 
 
 #: Connections that may wait to be accepted: the activator may dial thousands at once.
@@ -260,7 +260,7 @@ class Connection:
     writer: asyncio.StreamWriter
     parser: RequestParser
 
-    async def send(self, request: PodRequest, response: PodResponse) -> None:
+    async def send(self, request: HttpRequest, response: HttpResponse) -> None:
         """Send the response to a request after its delay; return when it is sent."""
         if response.delay:
             await asyncio.sleep(response.delay)
@@ -279,7 +279,7 @@ class Connection:
             await self._send_body(response)
         await self.writer.drain()
 
-    async def _send_body(self, response: PodResponse) -> None:
+    async def _send_body(self, response: HttpResponse) -> None:
         if not response.pieces:
             self.writer.write(response.body)
             return
@@ -292,7 +292,7 @@ class Connection:
 
 
 #: Sends the response to a request. A ConnectionError breaks the connection.
-Handler = Callable[[PodRequest, Connection], Awaitable[None]]
+Handler = Callable[[HttpRequest, Connection], Awaitable[None]]
 
 
 class HttpServer:

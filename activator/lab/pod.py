@@ -36,8 +36,8 @@ QUEUE_PER_SLOT = 10
 ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
-def _error(status: int, body: str) -> http1.PodResponse:
-    return http1.PodResponse(status, body.encode(), headers=ERROR_HEADERS)
+def _error(status: int, body: str) -> http1.HttpResponse:
+    return http1.HttpResponse(status, body.encode(), headers=ERROR_HEADERS)
 
 
 NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
@@ -49,7 +49,7 @@ DRAINING = _error(503, "shutting down\n")
 
 def traffic_refusal(
     container_concurrency: int, in_flight: int, running: bool
-) -> http1.PodResponse | None:
+) -> http1.HttpResponse | None:
     """Return queue-proxy's error response; None if the application gets the request.
 
     Arguments:
@@ -107,8 +107,8 @@ class PodOptions:
 
 
 def probe_response(
-    request: http1.PodRequest, switches: application.Switches, options: PodOptions
-) -> http1.PodResponse | None:
+    request: http1.HttpRequest, switches: application.Switches, options: PodOptions
+) -> http1.HttpResponse | None:
     """Return queue-proxy's response to a probe; None for a request that is no probe."""
     probe = request.header("k-network-probe")
     if probe != "probe" and not request.header("user-agent").startswith(PROBER_AGENTS):
@@ -117,14 +117,14 @@ def probe_response(
         return DRAINING
     if probe == "probe":  # of an ingress
         if hash_value := request.header("k-network-hash"):
-            return http1.PodResponse(200, headers=(("K-Network-Hash", hash_value),))
+            return http1.HttpResponse(200, headers=(("K-Network-Hash", hash_value),))
         return http1.text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
     if probe != "queue":
         return http1.text(400, f"unexpected probe header value: {probe}\n")
     if not options.blind and not (switches.ready and switches.running):
-        return http1.PodResponse(503)
+        return http1.HttpResponse(503)
     if options.polls_sidecar and not switches.sidecar_ready:
-        return http1.PodResponse(503)
+        return http1.HttpResponse(503)
     return http1.text(200, "queue")
 
 
@@ -184,7 +184,7 @@ class Pod:
             self._left.clear()
             await _is_set_within(self._left, left)
 
-    async def _answer_admin(self, request: http1.PodRequest, connection: http1.Connection) -> None:
+    async def _answer_admin(self, request: http1.HttpRequest, connection: http1.Connection) -> None:
         if request.path == "/wait-for-drain":
             self.switches.draining = True
             await connection.send(request, http1.text(200, "", delay=self.options.quiet_period))
@@ -194,14 +194,14 @@ class Pod:
             await connection.send(request, answer)
 
     async def _answer_readiness(
-        self, request: http1.PodRequest, connection: http1.Connection
+        self, request: http1.HttpRequest, connection: http1.Connection
     ) -> None:
         self.counters.at_readiness_port += 1
         ready = self.switches.ready and self.switches.running
         await connection.send(request, http1.text(200 if ready else 503, ""))
 
     async def _answer_traffic(
-        self, request: http1.PodRequest, connection: http1.Connection
+        self, request: http1.HttpRequest, connection: http1.Connection
     ) -> None:
         if application.asks_for_websocket(request):
             await _echo(request, connection)
@@ -229,7 +229,7 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
-    async def _serve(self, request: http1.PodRequest, connection: http1.Connection) -> int:
+    async def _serve(self, request: http1.HttpRequest, connection: http1.Connection) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
@@ -257,7 +257,7 @@ class Pod:
             self._down.set()
         self._emit("switched", **{name: on for name, on in now.items() if on != before[name]})
 
-    def _note_probe(self, request: http1.PodRequest, status: int) -> None:
+    def _note_probe(self, request: http1.HttpRequest, status: int) -> None:
         self.counters.probes += 1
         agent = request.header("user-agent")
         if prober := next(filter(agent.startswith, PROBER_AGENTS), ""):
@@ -271,7 +271,7 @@ class Pod:
             self._probe_passed = passed
 
 
-async def _echo(request: http1.PodRequest, connection: http1.Connection) -> None:
+async def _echo(request: http1.HttpRequest, connection: http1.Connection) -> None:
     echo, data = application.Echo(request), connection.parser.leftover()
     while True:
         pieces = echo.receive(data)

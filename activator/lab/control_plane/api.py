@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from activator.lab import http1
+
 
 class ApiKind(NamedTuple):
     """One kind of objects.
@@ -228,18 +230,6 @@ def _entries(resource: ApiKind) -> list[Object]:
     return [own, scale]
 
 
-JSON = "application/json"
-
-
-class PlaneResponse(NamedTuple):
-    """A whole response; ``retry_after`` in seconds, 0 for no such header."""
-
-    status: int
-    body: bytes
-    content_type: str = JSON
-    retry_after: int = 0
-
-
 class ApiError(Exception):
     """A request failed. The text is the message of the Status object.
 
@@ -271,10 +261,12 @@ class ApiError(Exception):
         }
         return {name: value for name, value in found.items() if value not in ("", None)}
 
-    def response(self) -> PlaneResponse:
+    def response(self) -> http1.HttpResponse:
         """Return the response with the Status object."""
-        seconds = (self.details or {}).get("retryAfterSeconds", 0)
-        return PlaneResponse(self.code, json.dumps(self.status()).encode(), JSON, seconds)
+        seconds = (self.details or {}).get("retryAfterSeconds")
+        headers = (("Retry-After", str(seconds)),) if seconds else ()
+        body = json.dumps(self.status()).encode()
+        return http1.HttpResponse(self.code, body, http1.JSON, headers)
 
 
 class PageNotFound(ApiError):
@@ -283,9 +275,9 @@ class PageNotFound(ApiError):
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
-    def response(self) -> PlaneResponse:
+    def response(self) -> http1.HttpResponse:
         """Return the response, whose body is plain text."""
-        return PlaneResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        return http1.text(404, f"{self}\n")
 
 
 def details_of(resource: ApiKind, name: str) -> dict[str, Any]:

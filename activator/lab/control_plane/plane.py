@@ -13,18 +13,19 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote
 
 from activator.lab.control_plane import api, store
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
 from activator.lab.http1 import (
+    JSON,
     READ_BYTES,
     Connection,
+    HttpRequest,
+    HttpResponse,
     HttpServer,
-    PodRequest,
-    PodResponse,
     render_chunk,
     render_head,
+    text,
 )
 
 Object = dict[str, Any]
@@ -33,21 +34,6 @@ Object = dict[str, Any]
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _HEALTH = ("/healthz", "/livez", "/readyz")
-
-
-class PlaneRequest(NamedTuple):
-    """One request.
-
-    Attributes:
-        target: path and query.
-        agent: the client's user agent.
-    """
-
-    method: str
-    target: str
-    body: bytes = b""
-    content_type: str = api.JSON
-    agent: str = ""
 
 
 class PlaneCall(NamedTuple):
@@ -148,7 +134,7 @@ class ControlPlane:
         Raises:
             ApiError: the server refuses it.
         """
-        kind = MERGE_PATCH if verb == "patch" else api.JSON
+        kind = MERGE_PATCH if verb == "patch" else JSON
         context = WriteRequest(
             api.ApiPath(resource, namespace, name, subresource), {}, kind, "kube"
         )
@@ -156,7 +142,7 @@ class ControlPlane:
         found: Object = json.loads(response.body)
         return found
 
-    async def send(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
+    async def send(self, request: HttpRequest) -> HttpResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 
         Raises:
@@ -166,7 +152,7 @@ class ControlPlane:
             raise ConnectionRefusedError("the API server is away")
         return self.handle(request)
 
-    def handle(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
+    def handle(self, request: HttpRequest) -> HttpResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, at once."""
         try:
             return self._handled(request)
@@ -183,11 +169,10 @@ class ControlPlane:
         """The number of open watches."""
         return len(self._watches)
 
-    def _handled(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
-        path, _, query_text = request.target.partition("?")
-        path, query = unquote(path), dict(parse_qsl(query_text, keep_blank_values=True))
+    def _handled(self, request: HttpRequest) -> HttpResponse | store.PlaneWatch:
+        path, query, kind = request.path, request.query, request.header("content-type")
         if path in _HEALTH:
-            return api.PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
+            return text(200, "ok")
         if request.method == "GET" and (found := api.document(self.resources, path)):
             return _json(found)
         place = self.resources.find(path)
@@ -195,11 +180,11 @@ class ControlPlane:
             raise api.PageNotFound
         call = _call(request.method, place, query)
         self.calls.append(call)
-        if request.content_type.startswith(_PROTOBUF):
-            raise api.unknown_format(api.JSON)
+        if kind.startswith(_PROTOBUF):
+            raise api.unknown_format(JSON)
         if place.resource == api.ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
-        context = WriteRequest(place, query, request.content_type, request.agent)
+        context = WriteRequest(place, query, kind, request.header("user-agent"))
         return self.respond(call, context, request.body)
 
     def may(self, right: api.Right) -> bool:
@@ -208,7 +193,7 @@ class ControlPlane:
 
     def respond(
         self, call: PlaneCall, context: WriteRequest, body: bytes
-    ) -> api.PlaneResponse | store.PlaneWatch:
+    ) -> HttpResponse | store.PlaneWatch:
         """Return the response to a request for objects.
 
         Raises:
@@ -218,7 +203,7 @@ class ControlPlane:
             return self._watch(context.place, context.query)
         return self._answered(call.verb, context, body)
 
-    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> api.PlaneResponse:
+    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> HttpResponse:
         place, writes = context.place, self.writes
         if (verb, place.resource, place.subresource) == ("patch", api.PODS, "resize"):
             return _json(writes.resize(context, body))
@@ -240,7 +225,7 @@ class ControlPlane:
                 return _json(writes.delete(context, body))
         raise api.ApiError(405, "MethodNotAllowed", "the server does not allow this method")
 
-    def _reviewed(self, review: Object) -> api.PlaneResponse:
+    def _reviewed(self, review: Object) -> HttpResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         asked = {name: value for name, value in asked.items() if value}
         words = [asked.get(name, "") for name in ("verb", "group", "resource")]
@@ -279,8 +264,8 @@ def _call(method: str, place: api.ApiPath, query: dict[str, str]) -> PlaneCall:
     )
 
 
-def _json(found: Object, status: int = 200) -> api.PlaneResponse:
-    return api.PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())
+def _json(found: Object, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, json.dumps(found, separators=(",", ":")).encode(), JSON)
 
 
 #: The file's name in the folder of `Server.write_kubeconfig`.
@@ -335,18 +320,12 @@ class PlaneServer:
         path.write_text(json.dumps(config))
         return path
 
-    async def _respond(self, request: PodRequest, connection: Connection) -> None:
-        kind, agent = request.header("content-type"), request.header("user-agent")
-        response = await self._plane.send(
-            PlaneRequest(request.method, request.target, request.body, kind, agent)
-        )
+    async def _respond(self, request: HttpRequest, connection: Connection) -> None:
+        response = await self._plane.send(request)
         if isinstance(response, store.PlaneWatch):
             await self._stream(response, connection)
-            return
-        retry = (("Retry-After", str(response.retry_after)),) if response.retry_after else ()
-        await connection.send(
-            request, PodResponse(response.status, response.body, response.content_type, retry)
-        )
+        else:
+            await connection.send(request, response)
 
     async def _stream(self, watch: store.PlaneWatch, connection: Connection) -> None:
         """Send a watch until it ends or the client closes the connection."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from activator.lab.application import Switches
-from activator.lab.http1 import PodRequest
+from activator.lab.http1 import HttpRequest
 from activator.lab.pod import (
     PodOptions,
     parse_options,
@@ -30,10 +30,10 @@ INVALID = b"unexpected probe header value: other\n"
 HASH_MISSING = b'a probe request must contain a non-empty "K-Network-Hash" header\n'
 
 
-def request(agent: str = "", probe: str = "", hashed: str = "") -> PodRequest:
+def request(agent: str = "", probe: str = "", hashed: str = "") -> HttpRequest:
     names = {"User-Agent": agent, "K-Network-Probe": probe, "K-Network-Hash": hashed}
     headers = tuple((name, value) for name, value in names.items() if value)
-    return PodRequest("GET", "/any/path", "HTTP/1.1", headers)
+    return HttpRequest("GET", "/any/path", "HTTP/1.1", headers)
 
 
 @pytest.mark.parametrize(
