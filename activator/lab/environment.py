@@ -26,7 +26,7 @@ from activator.lab.cluster import PACE, ToyCluster
 from activator.lab.control_plane.api import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
-from activator.lab.handles import PATIENCE, POLL_PERIOD, AppHandle, Overdue, View
+from activator.lab.handles import PATIENCE, AppHandle, Overdue, View
 from activator.lab.kubelet import Probes, probed_switches
 from activator.lab.objects import CPU, TCP_PROBE, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
@@ -163,6 +163,10 @@ class Environment:
         """Add the check that a response has status 200."""
         self.expect(what, response.status == 200, response)
 
+    def expect_all_200(self, what: str, responses: Sequence[programs.ClientResponse]) -> None:
+        """Add the check that each response has status 200."""
+        self.expect(what, all(each.status == 200 for each in responses), responses[:3])
+
     def expect_only_200(self, what: str, load: programs.SteadyTraffic, method: str = "GET") -> None:
         """Add the check that each response to traffic of a method has status 200."""
         statuses = load.statuses(method)
@@ -204,7 +208,9 @@ class Environment:
 
     # -- waiting --------------------------------------------------------------------------------
 
-    async def until(self, is_so: Callable[[], object], what: str) -> None:
+    async def until(
+        self, is_so: Callable[[], object], what: str, patience: float = PATIENCE
+    ) -> None:
         """Return when events of pods or kubelet have made a condition true.
 
         Arguments:
@@ -212,10 +218,10 @@ class Environment:
             what: the condition in words, for the error.
 
         Raises:
-            Overdue: the condition was not true within `PATIENCE` seconds.
+            Overdue: the condition was not true within so many seconds.
         """
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 while not is_so():
                     self.changed.clear()
                     await self.changed.wait()
@@ -294,17 +300,6 @@ class Environment:
         self.note(Who.KUBERNETES, f"Deployment {handle.name}: the template changes")
         labels = {"metadata": {"labels": {"version": "b"}}}
         self.cluster.patch(DEPLOYMENTS, handle.name, {"spec": {"template": labels}})
-
-    async def until_event(self, service: str, reason: str) -> list[str]:
-        """Return the reasons of all Events on a Service once it has one of this reason.
-
-        The scaler writes an Event a moment after its API shows the reason. Returns after `PATIENCE`
-        seconds in any case.
-        """
-        end = time.monotonic() + PATIENCE
-        while reason not in (found := self.events(service)) and time.monotonic() < end:  # noqa: ASYNC110 # the store has no event
-            await asyncio.sleep(POLL_PERIOD)
-        return found
 
     def events(self, service: str) -> list[str]:
         """Return the reasons of all Events on a Service."""

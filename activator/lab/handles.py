@@ -31,6 +31,11 @@ class Overdue(Exception):
     """An expected event did not come within `PATIENCE` seconds; the text names it."""
 
 
+def verdict(pod: View) -> list[str]:
+    """Return what a view shows of a pod: Kubernetes' list, probe, decision, and its rule."""
+    return [pod[key] for key in ("kubernetes", "probe", "decision", "decidedBy")]
+
+
 class PodHandle:
     """A script's handle of one pod.
 
@@ -49,6 +54,10 @@ class PodHandle:
         """The pod's name in Endpoints."""
         return self.process.options.name
 
+    def in_view(self, view: View) -> View:
+        """Return the pod as a view of its service shows it; empty if it does not."""
+        return next((each for each in view["pods"] if each["uid"] == self.process.uid), {})
+
     def count(self, event: str) -> int:
         """Return how often the pod has reported a kind of event."""
         return sum(kind == event for kind, _ in self.events)
@@ -56,6 +65,10 @@ class PodHandle:
     async def until(self, event: str, count: int = 1) -> None:
         """Return when the pod has reported a kind of event so many times since its start."""
         await self._environment.until(lambda: self.count(event) >= count, f"{self.name}: {event}")
+
+    async def until_responses(self, count: int) -> None:
+        """Return when the pod has responded to so many more requests."""
+        await self.until("responded", self.count("responded") + count)
 
     async def switch(self, name: str, fault: str) -> None:
         """Toggle a switch on the pod's admin port.
@@ -77,18 +90,16 @@ class PodHandle:
         return found
 
     async def _admin(self, path: str) -> ClientResponse:
-        return await fetch(self.process.options.address, self.process.options.admin_port, path)
+        return await fetch(*self.process.options.switches, path)
 
     async def probe_as_kubelet(self) -> ClientResponse:
         """Send kubelet's readiness probe to queue-proxy, and return the response."""
         headers = {"User-Agent": "kube-probe/1.34", "K-Network-Probe": "queue"}
-        return await fetch(
-            self.process.options.address, self.process.options.port, "/", headers=headers
-        )
+        return await fetch(*self.process.options.where, "/", headers=headers)
 
     async def request_directly(self) -> ClientResponse:
         """Send a request to the pod without the activator, and return the response."""
-        return await fetch(self.process.options.address, self.process.options.port, "/")
+        return await fetch(*self.process.options.where, "/")
 
     def terminate(self) -> None:
         """Delete the pod: it leaves its Endpoints, and gets SIGTERM."""

@@ -286,7 +286,7 @@ class PodProcess:
         return not probes.sidecar_readiness or await self._asked("/sidecarReady") == 200
 
     async def _is_port_ready(self) -> bool:
-        where = self.options.address, self.options.port
+        where = self.options.where
         match self._probes.readiness:
             case KubeletReadiness.QUEUE_PROXY:
                 return await ask(*where, "/", probe="queue") == 200
@@ -313,7 +313,7 @@ class PodProcess:
 
     async def _asked(self, path: str) -> int:
         """Return the status of the pod's admin port, as `ask` does."""
-        return await ask(self.options.address, self.options.admin_port, path)
+        return await ask(*self.options.switches, path)
 
     def _is_probed(self) -> bool:
         if self.stopping and not self._probes.while_terminating:

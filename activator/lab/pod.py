@@ -105,6 +105,16 @@ class PodOptions:
     plain: bool = _option(False, "without queue-proxy")
     readiness_port: int | None = _option(None, "0: any free one; default: none")
 
+    @property
+    def where(self) -> tuple[str, int]:
+        """Address and port for requests and probes."""
+        return self.address, self.port
+
+    @property
+    def switches(self) -> tuple[str, int]:
+        """Address and port of the switches."""
+        return self.address, self.admin_port
+
 
 def probe_response(
     request: http1.HttpRequest, switches: application.Switches, options: PodOptions

@@ -6,7 +6,7 @@ import asyncio
 from asyncio import Task
 
 from activator.lab.environment import Environment
-from activator.lab.handles import AppHandle, View
+from activator.lab.handles import AppHandle
 from activator.lab.programs import ClientResponse, served_by
 from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
@@ -67,8 +67,7 @@ async def _visit(lab: Environment, app: AppHandle, cookies: list[str]) -> list[C
     responses = await asyncio.gather(
         *(lab.request(app, headers={"Cookie": each or "theme=dark"}) for each in cookies)
     )
-    served = [response.status for response in responses]
-    lab.expect("each client gets 200", served == [200] * len(cookies), set(served))
+    lab.expect_all_200("each client gets 200", responses)
     return responses
 
 
@@ -167,17 +166,12 @@ async def adaptive_limit(lab: Environment) -> None:
     async with lab.load(app, TOO_MANY, target=CROWD) as load:
         await app.until_view(
             "the limit of the pod falls, and requests wait in the activator",
-            lambda view: _limit(view) < SLOW_FROM and view["queued"] > 0,
+            lambda view: view["pods"][0]["adaptiveLimit"] < SLOW_FROM and view["queued"] > 0,
         )
     statuses = load.statuses("GET")
     lab.expect("no request is refused", list(statuses) == [200], statuses)
     most = (await app.pods[0].counters())["maxInFlight"]
     lab.expect(f"the pod never had more than {MOST}", most <= MOST, most)
-
-
-def _limit(view: View) -> int:
-    limit: int = view["pods"][0]["adaptiveLimit"]
-    return limit
 
 
 PAGE = {"activator.dev/while-waiting": "page, refuse", "activator.dev/page-after-seconds": "0.5"}
