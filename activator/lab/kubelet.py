@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from asyncio import Task, TaskGroup
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from activator.lab import end_with_stdin
 from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.control_plane.api import PODS
 from activator.lab.control_plane.plane import ControlPlane
@@ -216,15 +216,9 @@ class PodProcess:
 
     async def _run_once(self) -> bool:
         """Run one process from start to end; return whether it is being restarted."""
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "activator.lab.pod",
-            *pod_arguments(self.options),
-            stdin=PIPE,  # the pod ends with this pipe, even if this process is killed
-            stdout=PIPE,
-            stderr=DEVNULL,
-            start_new_session=True,  # a Ctrl-C must not reach the pod: the lab ends it in order
+        arguments = pod_arguments(self.options)
+        self._process = process = await end_with_stdin.start(
+            "activator.lab.pod", *arguments, stdout=PIPE, stderr=DEVNULL
         )
         again = False
         try:

@@ -83,7 +83,6 @@ class PodOptions:
         admin_port: port of the switches on the same address.
         start_after: seconds from process start to listening: image pull and application start.
         quiet_period: seconds without a request before a draining pod stops listening.
-        follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
         blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
             reports ready without a check.
         polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
@@ -98,7 +97,6 @@ class PodOptions:
     start_after: float = _option(0.0, "seconds")
     container_concurrency: int = _option(0, "requests that the application may have; 0: no limit")
     quiet_period: float = _option(QUIET_PERIOD, "seconds")
-    follow_stdin: bool = _option(False, "end when stdin ends")
     report_requests: bool = _option(False, "a line for each request")
     blind: bool = _option(False, "queue-proxy reports ready without a check of the application")
     polls_sidecar: bool = _option(False, "queue-proxy also polls the sidecar")
@@ -301,13 +299,6 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-class _ParentPipe(asyncio.Protocol):
-    """Ends the process when its parent ends, also if the parent is killed."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        os._exit(0)
-
-
 def emit_json(event: str, **details: object) -> None:
     """Write an event to standard output as a line of JSON; ``at`` is CLOCK_MONOTONIC in seconds."""
     try:
@@ -321,8 +312,6 @@ async def _main(options: PodOptions) -> None:
     pod = Pod(options, emit_json)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, pod.stop.set)
-    if options.follow_stdin:
-        await loop.connect_read_pipe(_ParentPipe, sys.stdin)
     await pod.run()
 
 
@@ -340,9 +329,9 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
 
 
 def pod_arguments(options: PodOptions) -> list[str]:
-    """Return the command line for these options; the pod ends with the pipe of its parent."""
+    """Return the command line for these options."""
     found = []
-    for name, value in asdict(replace(options, follow_stdin=True)).items():
+    for name, value in asdict(options).items():
         if value is not None and value is not False:
             found.append(f"--{name.replace('_', '-')}")
             found += [] if value is True else [str(value)]

@@ -23,6 +23,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from activator.lab import end_with_stdin
+
 # An HTTP client like curl: each request has its own connection, and the response is read whole.
 
 #: Seconds for a request and its response; more than the time-out of any scenario's revision.
@@ -218,7 +220,6 @@ class ActivatorEvents:
 
     def __init__(self, take: Take) -> None:
         self._take = take
-        self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Future[None] | None = None
         self._greeted = asyncio.Event()
 
@@ -228,33 +229,34 @@ class ActivatorEvents:
         Raises:
             OSError: no response, or a response that is no stream.
         """
-        reader, self._writer = await asyncio.open_connection(ip, port)
+        reader, writer = await asyncio.open_connection(ip, port)
         head = f"GET {PATH} HTTP/1.1\r\nHost: {ip}:{port}\r\nAccept: text/event-stream\r\n\r\n"
-        self._writer.write(head.encode())
+        writer.write(head.encode())
         if b" 200 " not in await reader.readline():
+            writer.close()
             raise ConnectionError(f"{PATH} did not return a stream")
-        self._reading = asyncio.ensure_future(self._read(reader))
+        self._reading = asyncio.ensure_future(self._read(reader, writer))
         await self._greeted.wait()
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Ignore all other lines: head, chunk sizes, comments, ids. The server begins a new chunk
         # with each piece, and a piece has only complete events.
         kind = ""
-        async for raw in reader:
-            field, _, value = raw.decode().rstrip("\r\n").partition(": ")
-            if field == "event":
-                kind = value
-            elif field == "data":
-                if kind == HELLO:
+        try:
+            async for raw in reader:
+                field, _, value = raw.decode().rstrip("\r\n").partition(": ")
+                if field == "event":
+                    kind = value
+                elif field == "data" and kind == HELLO:
                     self._greeted.set()
-                else:
+                elif field == "data":
                     self._take(kind, json.loads(value))
-        self._greeted.set()
+        finally:
+            self._greeted.set()
+            writer.close()
 
     async def close(self) -> None:
         """Close the stream."""
-        if self._writer is not None:
-            self._writer.close()
         if self._reading is not None:
             self._reading.cancel()
             with suppress(asyncio.CancelledError, OSError):
@@ -329,14 +331,9 @@ class LocalProgram:
         """
         listens: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         known = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "activator.lab.end_with_stdin", "activator"),
-            *self._arguments,
-            stdin=PIPE,  # the program ends with this pipe, even if this process is killed
-            stdout=DEVNULL,
-            stderr=PIPE,
-            env={**known, **self._settings},
-            start_new_session=True,  # a Ctrl-C must not reach it: the lab ends it in order
+        environ = {**known, **self._settings}
+        self._process = await end_with_stdin.start(
+            "activator", *self._arguments, stdout=DEVNULL, stderr=PIPE, env=environ
         )
         self._reading = asyncio.ensure_future(self._read(self._process, listens))
         try:
