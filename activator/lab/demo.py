@@ -336,7 +336,8 @@ class Demo:
                 try:
                     await cluster.start()
                     self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
-                    await self._start_scaler()
+                    self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore)
+                    await self._scaler.start()
                     self._create_plain()
                     started.set_result(None)
                     await asyncio.get_running_loop().create_future()
@@ -345,13 +346,6 @@ class Demo:
                         each.close()
                     await self._scaler.close()
                     await cluster.close()
-
-    async def _start_scaler(self) -> None:
-        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore)
-        try:
-            await self._scaler.start()
-        except DidNotStart as error:
-            raise OSError(str(error)) from None
 
     def _create_plain(self) -> None:
         for shown in self._plain.values():
@@ -393,8 +387,8 @@ def _service_of(pod: str) -> str:
 
 
 def _raise(error: BaseException | None) -> None:
-    """Raise the errors of the operating system, without the group of a TaskGroup around them."""
-    if isinstance(error, ExceptionGroup) and (found := error.subgroup(OSError)):
+    """Raise the errors that a start may have, without the group of a TaskGroup around them."""
+    if isinstance(error, ExceptionGroup) and (found := error.subgroup((OSError, DidNotStart))):
         raise OSError("; ".join(map(str, found.exceptions)))
     if error is not None:
         raise error
@@ -439,19 +433,18 @@ class Narrator:
             clock: the time of day, for the start of each line.
         """
         service = event.service.name
-        lines = self._on_response(event) if event.kind == "responded" else self._other(event)
+        match event.kind:
+            case "responded":
+                lines = self._on_response(event)
+            case "queued":
+                lines = self._on_queued(event)
+            case kind:
+                words = {"pod": event.pod, "delay": event.service.start_after, **event.details}
+                lines = [_LINES[kind].format(**words)] if kind in _LINES else []
         stamp = f"{clock:%H:%M:%S}.{clock.microsecond // 1000:03d}"
         if event.service.listen_port:
             lines = [text.replace(" request", " connection") for text in lines]
         return [f"{stamp}  {service:<8} {text}" for text in lines]
-
-    def _other(self, event: DemoEvent) -> list[str]:
-        if event.kind == "queued":
-            return self._on_queued(event)
-        if (line := _LINES.get(event.kind)) is None:
-            return []
-        delay = event.service.start_after
-        return [line.format(pod=event.pod, delay=delay, **event.details)]
 
     def _on_queued(self, event: DemoEvent) -> list[str]:
         """Return a line for the first queued request; none for others until its response."""
@@ -467,10 +460,8 @@ class Narrator:
         since = self._queued_since.pop(name, None)
         if since is not None:
             waited = (event.at - since) * 1000
-            return [
-                f"{event.pod} responds to the first queued request, {waited:,.0f} ms after its "
-                "arrival"
-            ]
+            after = f"{waited:,.0f} ms after its arrival"
+            return [f"{event.pod} responds to the first queued request, {after}"]
         since, count = self._responses.get(name, (event.at, 0))
         lines = []
         if event.at - since >= 1:

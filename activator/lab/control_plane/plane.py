@@ -39,9 +39,9 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 class PlaneCall(NamedTuple):
     """A request as RBAC judges it; empty fields mean all namespaces, a list, no subresource."""
 
-    verb: str
-    group: str
-    resource: str
+    verb: str = ""
+    group: str = ""
+    resource: str = ""
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -228,10 +228,8 @@ class ControlPlane:
     def _reviewed(self, review: Object) -> HttpResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         asked = {name: value for name, value in asked.items() if value}
-        words = [asked.get(name, "") for name in ("verb", "group", "resource")]
-        part = asked.get("subresource", "")
-        right = api.Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
-        status = {"allowed": self.may(right)}
+        call = PlaneCall(**{name: asked[name] for name in PlaneCall._fields if name in asked})
+        status = {"allowed": self.may(call.right)}
         kind = {"kind": api.ACCESS_REVIEWS.kind, "apiVersion": api.ACCESS_REVIEWS.api_version}
         spec = {"resourceAttributes": asked}
         return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
@@ -248,17 +246,14 @@ class ControlPlane:
 
 
 def _call(method: str, place: api.ApiPath, query: dict[str, str]) -> PlaneCall:
-    verb = _VERBS[method]
-    watches = query.get("watch") in ("true", "1")
-    if method == "GET" and (watches or not place.name):
-        verb = "watch" if watches else "list"
-    if method == "DELETE" and not place.name:
-        verb = "deletecollection"
-    resource = place.resource
-    name = place.name
-    if not name and verb in ("list", "watch"):
-        field = query.get("fieldSelector", "")
-        name = field.removeprefix("metadata.name=") if field.startswith("metadata.name=") else ""
+    verb, resource, name = _VERBS[method], place.resource, place.name
+    if method == "GET" and query.get("watch") in ("true", "1"):
+        verb = "watch"
+    elif not name:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+    field, _, selected = query.get("fieldSelector", "").partition("=")
+    if verb in ("list", "watch") and field == "metadata.name":
+        name = name or selected
     return PlaneCall(
         verb, resource.group, resource.plural, place.namespace, name, place.subresource
     )
