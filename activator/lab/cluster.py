@@ -200,6 +200,7 @@ class ToyCluster:
         self._tell = tell
         self._started: Counter[str] = Counter()
         self._options: dict[str, Mapping[str, Any]] = {}
+        self._proxies: list[ServiceProxy] = []
         self._mirror = controllers.Mirror(self.plane.store, folder, MIRRORED) if folder else None
         self._deployments = controllers.Deployments(self.plane)
         self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
@@ -217,6 +218,8 @@ class ToyCluster:
 
     async def close(self) -> None:
         """End all pods and connections."""
+        for proxy in self._proxies:
+            await proxy.close()
         for part in (self._mirror, self._deployments, self.slices, self._endpoints, self.node):
             if part is not None:
                 part.close()
@@ -264,6 +267,17 @@ class ToyCluster:
         """Return the endpoints of a Service, of all its slices."""
         found = self.plane.store.select(api.SLICES, NAMESPACE, controllers.lists(name))
         return [endpoint for each in found for endpoint in each["endpoints"] or ()]
+
+    async def open(self, service: str, delay: float) -> ServiceProxy:
+        """Open a Service to clients.
+
+        Arguments:
+            delay: seconds from a change of an EndpointSlice to its effect.
+        """
+        proxy = ServiceProxy(self.plane, service, delay)
+        await proxy.start()
+        self._proxies.append(proxy)
+        return proxy
 
     def _on_change(self, change: ObjectChange) -> None:
         if change.resource == api.DEPLOYMENTS and change.old and change.new:

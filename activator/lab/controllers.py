@@ -306,12 +306,7 @@ def endpoint(service: Object, pod: Object) -> Object:
         "addresses": [status["podIP"]],
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
         "nodeName": pod["spec"]["nodeName"],
-        "targetRef": {
-            "kind": "Pod",
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-        },
+        "targetRef": objects.reference(metadata["namespace"], metadata["name"], metadata["uid"]),
     }
 
 

@@ -118,8 +118,6 @@ class Environment:
 
     async def close(self) -> None:
         """End all processes."""
-        for each in self.apps:
-            await each.close()
         await self.activator.close()
         await self.scaler.close()
         await self.cluster.close()
@@ -432,15 +430,9 @@ class Environment:
 
     def _create_system(self) -> None:
         """Create the objects that a cluster has of activator and scaler themselves."""
-        pod: Object = {
-            "metadata": {
-                "name": programs.SCALER_POD,
-                "namespace": programs.SYSTEM,
-                "labels": {"app": "activator-scale"},
-            },
-            "spec": {"containers": [{"name": "scale"}]},
-        }
-        self.cluster.create(PODS, pod)
+        metadata = {"name": programs.SCALER_POD, "labels": {"app": "activator-scale"}}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": "scale"}]}}
+        self.cluster.plane.act("create", PODS, programs.SYSTEM, "", pod)
 
     def _list_activator(self, place: PodPlace) -> None:
         """List an activator as a ready endpoint of the activators' Service."""

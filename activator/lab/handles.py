@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from activator.lab.cluster import ServiceProxy
 from activator.lab.kubelet import PodProcess
 from activator.lab.programs import ClientResponse, LocalProgram, fetch
 from activator.lab.timeline import Who, of_view
@@ -126,7 +125,6 @@ class AppHandle:
         self.pods_service = name
         self._environment = environment
         self._query = "?kind=service" if is_plain else ""
-        self._proxy: ServiceProxy | None = None
 
     async def view(self, who: Who = Who.ACTIVATOR) -> View:
         """Return the revision or Service as the API of the activator or the scaler shows it.
@@ -233,19 +231,3 @@ class AppHandle:
             return len(ready) == count == len(listed)
 
         await self._environment.until(is_so, f"{count} pods of {self.name} are ready")
-
-    async def open(self, delay: float) -> ServiceProxy:
-        """Open the Service itself to clients, without the activator.
-
-        Arguments:
-            delay: seconds from a change of an EndpointSlice to its effect.
-        """
-        plane = self._environment.cluster.plane
-        self._proxy = ServiceProxy(plane, self.name, delay)
-        await self._proxy.start()
-        return self._proxy
-
-    async def close(self) -> None:
-        """Close the Service to clients."""
-        if self._proxy is not None:
-            await self._proxy.close()

@@ -102,9 +102,7 @@ def private_endpoints(
     Arguments:
         h2c: the pods accept HTTP/2.
     """
-    by_port: dict[int, list[PodAddress]] = {}
-    for pod in pods:
-        by_port.setdefault(pod.port, []).append(pod)
+    known = list(pods)
     labels = {
         "app": name,
         "networking.internal.knative.dev/serverlessservice": name,
@@ -118,19 +116,18 @@ def private_endpoints(
         "kind": "Endpoints",
         "metadata": {"name": f"{name}-private", "namespace": namespace, "labels": labels},
     }
-    if by_port:  # Kubernetes leaves the field out rather than empty
-        found["subsets"] = [
-            _subset(namespace, port, by_port[port], h2c) for port in sorted(by_port)
-        ]
+    if known:  # Kubernetes leaves the field out rather than empty
+        ports = sorted({pod.port for pod in known})
+        found["subsets"] = [_subset(namespace, port, known, h2c) for port in ports]
     return found
 
 
 def _subset(namespace: str, port: int, pods: list[PodAddress], h2c: bool) -> Object:
     subset: Object = {}
     for key, ready in (("addresses", True), ("notReadyAddresses", False)):
-        listed = [_address(namespace, pod) for pod in pods if pod.ready is ready]
+        listed = [pod for pod in pods if (pod.port, pod.ready) == (port, ready)]
         if listed:
-            subset[key] = listed
+            subset[key] = [_address(namespace, pod) for pod in listed]
     name = "http2" if h2c else "http"
     subset["ports"] = [{"name": name, "port": port, "protocol": "TCP"}]
     return subset
@@ -139,9 +136,13 @@ def _subset(namespace: str, port: int, pods: list[PodAddress], h2c: bool) -> Obj
 def _address(namespace: str, pod: PodAddress) -> Object:
     address: Object = {"ip": pod.ip, "nodeName": "laptop"}
     if pod.uid:
-        target = {"kind": "Pod", "name": pod.name, "namespace": namespace, "uid": pod.uid}
-        address["targetRef"] = target
+        address["targetRef"] = reference(namespace, pod.name, pod.uid)
     return address
+
+
+def reference(namespace: str, pod: str, uid: str) -> Object:
+    """Return the reference to a pod in the list of a Service's endpoints."""
+    return {"kind": "Pod", "name": pod, "namespace": namespace, "uid": uid}
 
 
 def write_object(folder: Path, found: Object) -> Path:

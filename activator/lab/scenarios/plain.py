@@ -314,7 +314,7 @@ async def takeover(lab: Environment) -> None:
     """
     annotations = {"owner": "none", "route": "takeover"}
     web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[DRAIN])
-    proxy = await web.open(DELAY)
+    proxy = await lab.cluster.open(web.name, DELAY)
     await lab.until(lambda: _leads_to_pods(proxy, web), "clients reach the pods")
     async with lab.load(web, rate=RATE, where=proxy.where) as load:
         await load.more(RATE // 10)
@@ -352,7 +352,7 @@ async def sleep(lab: Environment) -> None:
     """
     annotations = {"route": "takeover", "idle-seconds": "5"}
     web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[SLEEP_DRAIN])
-    proxy = await web.open(SLEEP_DELAY)
+    proxy = await lab.cluster.open(web.name, SLEEP_DELAY)
     await lab.until(lambda: proxy.endpoints, "clients find an endpoint")
     knocking = lab.tasks.create_task(_knock(proxy.where))
     (pod,) = web.pods
@@ -392,7 +392,7 @@ async def front(lab: Environment) -> None:
     """
     annotations = {**ANNOTATIONS, "container-concurrency": "1"}
     web = await lab.deploy_service(replicas=2, annotations=annotations, arguments=[DRAIN])
-    proxy = await web.open(0.3)  # seconds until a changed slice has an effect
+    proxy = await lab.cluster.open(web.name, DELAY)
     await lab.until(lambda: proxy.endpoints, "clients find an endpoint")
     async with lab.load(web, rate=FRONT_RATE, where=proxy.where, target=FRONT_PATH) as load:
         await load.more(FRONT_RATE)

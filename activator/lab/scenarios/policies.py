@@ -7,6 +7,7 @@ from asyncio import Task
 
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
+from activator.lab.http1 import Connection, HttpRequest, HttpResponse, HttpServer
 from activator.lab.programs import ClientResponse, served_by
 from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
@@ -231,31 +232,7 @@ async def _peek(lab: Environment, app: AppHandle) -> ClientResponse:
 
 MONITOR = {"User-Agent": "Prometheus/3.5.0"}
 PASSWORD = {"Authorization": "Bearer secret"}
-_ALLOWED = b"HTTP/1.1 204 No Content\r\n\r\n"
-_DENIED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
-
-
-class PasswordServer:
-    """A server that allows one password.
-
-    Attributes:
-        requests: how many it has decided about.
-    """
-
-    def __init__(self) -> None:
-        self.requests = 0
-
-    async def decide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Respond to each request of a connection."""
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                self.requests += 1
-                writer.write(
-                    _ALLOWED if b"\r\nauthorization: bearer secret" in head.lower() else _DENIED
-                )
-        except asyncio.IncompleteReadError:
-            writer.close()
+_DENIED = HttpResponse(401, headers=(("WWW-Authenticate", "Bearer"),))
 
 
 @scenario(27, "wake-rules")
@@ -267,18 +244,24 @@ async def wake_rules(lab: Environment) -> None:
     Here: only the user's request starts a pod. The monitor gets 503 and the stranger 401 at
     once. With a pod, all are served.
     """
-    deciding = PasswordServer()
-    server = await asyncio.start_server(deciding.decide, "127.0.0.1", 0)
+    decisions: list[bool] = []
+
+    async def decide(request: HttpRequest, connection: Connection) -> None:
+        """Allow one password."""
+        decisions.append(request.header("authorization") == PASSWORD["Authorization"])
+        await connection.send(request, HttpResponse(204) if decisions[-1] else _DENIED)
+
+    server = HttpServer(decide)
+    await server.start("127.0.0.1", 0)
     try:
-        port = server.sockets[0].getsockname()[1]
         annotations = {
             "activator.dev/wake-not-user-agents": "Prometheus,kube-probe",
             "activator.dev/wake-not-paths": "/status",
-            "activator.dev/auth-url": f"http://127.0.0.1:{port}/check",
+            "activator.dev/auth-url": f"http://127.0.0.1:{server.port}/check",
         }
         app = await lab.deploy(pods=0, timeout=30, annotations=annotations)
         await _keep_asleep(lab, app)
-        lab.expect_equal("the server decided about two requests only", deciding.requests, 2)
+        lab.expect_equal("the server decided about two requests only", len(decisions), 2)
         await _wake(lab, app)
     finally:
         server.close()
