@@ -85,7 +85,7 @@ def _headline(one: client.Json, cause: str, starts: bool) -> str:
         waits = f"1 {unit} waits" if queued == 1 else f"{queued} {unit}s wait"
         reason = one.text("reason", default="for an unknown reason")
         return f"{name}: {waits}, {cause or status.starting(one, reason) or reason}"
-    if status.deleted(one):
+    if one.flag("deleted"):
         new = "404" if unit == "request" else "no pod"
         return f"{name}: deleted; no {unit} waits, a new one would get {new}"
     if "nextReason" in one:
@@ -181,9 +181,9 @@ def _reasons(
     if folder != steps:
         del todo[1:]  # there is no cluster for kubectl
     todo[:1] = [status.worded(one, each) for each in todo[:1]]  # the others are commands
-    if status.deleted(one) and is_route:
+    if one.flag("deleted") and is_route:
         todo = [reasons.DELETED_ROUTE]
-    elif status.deleted(one):
+    elif one.flag("deleted"):
         gone = reasons.DELETED_SERVICE if is_service else reasons.DELETED
         todo = [status.worded(one, gone)]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:

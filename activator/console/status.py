@@ -140,11 +140,6 @@ def worded(one: client.Json, text: str) -> str:
     return of_connections(text) if unit(one) == "connection" else text
 
 
-def deleted(one: client.Json) -> bool:
-    """Return whether the Revision object is gone; older activators have no such field."""
-    return one.flag("deleted")
-
-
 def capacity(one: client.Json) -> str:
     """Return a revision's capacity; ``inf`` is no limit."""
     if "capacity" not in one:
@@ -172,7 +167,7 @@ def starting(one: client.Json, reason: str, *, late: bool = True) -> str:
             each one is late while no usual time is known.
     """
     forecast = one.part("forecast")
-    if reason not in OF_STARTS or deleted(one) or "startingSeconds" not in forecast:
+    if reason not in OF_STARTS or one.flag("deleted") or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
     first = 0.0 if failed(one) else FIRST_START
@@ -197,7 +192,7 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
             return start
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
-    if deleted(one):
+    if one.flag("deleted"):
         return "deleted"
     if one.part("clusterIP").flag("usable"):
         return "serving by ClusterIP"

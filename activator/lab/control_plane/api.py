@@ -308,10 +308,9 @@ def conflict(resource: ApiKind, name: str, why: str = "", kind: str = "") -> Api
         "the object has been modified; please apply your changes to the latest version and try "
         "again"
     )
-    details = {**details_of(resource, name), "kind": kind or resource.plural}
-    what = f"{details['kind']}.{resource.group}" if resource.group else details["kind"]
-    text = f'Operation cannot be fulfilled on {what} "{name}": {why}'
-    return ApiError(409, "Conflict", text, details)
+    named = resource._replace(plural=kind or resource.plural)
+    text = f'Operation cannot be fulfilled on {named.qualified} "{name}": {why}'
+    return ApiError(409, "Conflict", text, details_of(named, name))
 
 
 #: The words of causes for programs, by the words for people.
@@ -330,15 +329,14 @@ def invalid_named(kind: str, group: str, name: str, causes: list[str]) -> ApiErr
     Arguments:
         causes: one text for each wrong field: path, kind of the error, details.
     """
-    what = f"{kind}.{group}" if group else kind
+    named = ApiKind(group, "", plural=kind, kind=kind)
     why = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
-    named = {"name": name, "group": group, "kind": kind}
     listed = []
     for field, text in (each.split(": ", 1) for each in causes):
         reason = _CAUSES[text.partition(":")[0]]
         listed.append({"reason": reason, "message": text, "field": field})
-    details = {key: value for key, value in named.items() if value} | {"causes": listed}
-    return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {why}', details)
+    details = {**details_of(named, name), "causes": listed}
+    return ApiError(422, "Invalid", f'{named.qualified} "{name}" is invalid: {why}', details)
 
 
 def invalid_options(cause: str) -> ApiError:
