@@ -14,6 +14,7 @@ from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,25 +143,18 @@ def endpoints_of(slices: list[Object], port_name: str) -> list[Address]:
         slices: of one Service, by any author.
         port_name: the name of the Service's port.
     """
-    ready: list[Address] = []
-    leaving: list[Address] = []
+    ready: set[Address] = set()
+    leaving: set[Address] = set()
     for found in slices:
-        number = _number(found, port_name)
-        for endpoint in found["endpoints"] or () if number else ():
+        ports = [each["port"] for each in found["ports"] or () if each["name"] == port_name]
+        for endpoint in found["endpoints"] or ():
             conditions = endpoint.get("conditions") or {}
-            addresses = [(address, number) for address in endpoint["addresses"]]
+            addresses = {*product(endpoint["addresses"], ports)}
             if conditions.get("ready", True):
-                ready += addresses
+                ready |= addresses
             elif conditions.get("serving") and conditions.get("terminating"):
-                leaving += addresses
-    return sorted(set(ready or leaving))
-
-
-def _number(slice_: Object, port_name: str) -> int:
-    for port in slice_["ports"] or ():
-        if port["name"] == port_name:
-            return int(port["port"])
-    return 0
+                leaving |= addresses
+    return sorted(ready or leaving)
 
 
 #: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.

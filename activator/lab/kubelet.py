@@ -310,9 +310,7 @@ class PodProcess:
         return await ask(*self.options.switches, path)
 
     def _is_probed(self) -> bool:
-        if self.stopping and not self._probes.while_terminating:
-            return False
-        return not self._is_over
+        return not self._is_over and (self._probes.while_terminating or not self.stopping)
 
     def _set_ready(self, ready: bool) -> None:
         if ready != self.ready:
@@ -340,10 +338,9 @@ class PodProcess:
             await self._asked("/kill")
         elif container is ProbedContainer.SIDECAR:
             self._set_ready(False)
-        elif self._process is not None:
+        else:
             self._comes_back = asyncio.Event()
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self.kill()
 
     async def _start(self, container: ProbedContainer | None) -> None:
         if container is ProbedContainer.APPLICATION:
@@ -482,8 +479,7 @@ class ToyNode:
 
     def _object(self, pod: PodProcess) -> Object | None:
         found = self._plane.store.get(PODS, pod.namespace, pod.options.name)
-        is_same = found is not None and found["metadata"]["uid"] == pod.uid
-        return found if is_same else None
+        return found if found and found["metadata"]["uid"] == pod.uid else None
 
 
 def options_of(pod: Object, place: PodPlace) -> PodOptions:
