@@ -43,7 +43,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from activator.lab.http1 import JSON, HttpRequest, HttpResponse, as_json, text
+from activator.lab.http1 import JSON, HttpRequest, HttpResponse, as_json, render, text
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -246,9 +246,8 @@ class Echo:
         from websockets.server import ServerProtocol
 
         self._protocol: ServerProtocol = ServerProtocol()
-        lines = [f"{request.method} {request.target} {request.version}"]
-        lines += [f"{name}: {value}" for name, value in request.headers]
-        self._protocol.receive_data(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        first = f"{request.method} {request.target} {request.version}"
+        self._protocol.receive_data(render(first, request.headers))
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take received bytes, and return pieces to send; an empty piece means: close."""

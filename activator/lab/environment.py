@@ -161,6 +161,13 @@ class Environment:
         """Add the check that a response has status 200."""
         self.expect(what, response.status == 200, response)
 
+    def expect_response(
+        self, what: str, response: programs.ClientResponse, status: int, **headers: str
+    ) -> None:
+        """Add the check of a response's status and headers, with underscores in their names."""
+        seen = {name: response.headers.get(name.replace("_", "-")) for name in headers}
+        self.expect(what, (response.status, seen) == (status, headers), response)
+
     def expect_all_200(self, what: str, responses: Sequence[programs.ClientResponse]) -> None:
         """Add the check that each response has status 200."""
         self.expect(what, all(each.status == 200 for each in responses), responses[:3])

@@ -201,8 +201,12 @@ def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
         phrase = HTTPStatus(status).phrase
     except ValueError:
         phrase = "Unknown"
-    lines = [f"HTTP/1.1 {status} {phrase}"]
-    lines += [f"{name}: {value}" for name, value in headers]
+    return render(f"HTTP/1.1 {status} {phrase}", headers)
+
+
+def render(first: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return the head of a message: its first line, the headers, and the empty line."""
+    lines = [first, *(f"{name}: {value}" for name, value in headers)]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 

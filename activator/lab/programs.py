@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from activator.lab import end_with_stdin
+from activator.lab.http1 import render
 
 # An HTTP client like curl: each request has its own connection, and the response is read whole.
 
@@ -71,12 +72,12 @@ async def fetch(
     given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
     if body or method == "POST":
         given["Content-Length"] = str(len(body))
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    head = render(f"{method} {target} HTTP/1.1", given.items())
     began = time.monotonic()
     async with asyncio.timeout(patience):
         reader, writer = await asyncio.open_connection(ip, port)
         try:
-            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
+            writer.write(head + body)
             answer = await reader.read()
         finally:
             writer.close()
@@ -230,8 +231,8 @@ class ActivatorEvents:
             OSError: no response, or a response that is no stream.
         """
         reader, writer = await asyncio.open_connection(ip, port)
-        head = f"GET {PATH} HTTP/1.1\r\nHost: {ip}:{port}\r\nAccept: text/event-stream\r\n\r\n"
-        writer.write(head.encode())
+        headers = {"Host": f"{ip}:{port}", "Accept": "text/event-stream"}
+        writer.write(render(f"GET {PATH} HTTP/1.1", headers.items()))
         if b" 200 " not in await reader.readline():
             writer.close()
             raise ConnectionError(f"{PATH} did not return a stream")
@@ -269,18 +270,16 @@ START_PATIENCE = 30.0
 SHOWN_LINES = 5
 #: The only environment variables that the activator gets: others could change its settings.
 ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
-OPTIONS = (
-    *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0", "--metrics-port", "0"),
-    *("--admin-bind", "127.0.0.1", "--admin-port", "0", "--log-format", "json"),
+_COMMON = (
+    *("--bind", "127.0.0.1", "--metrics-port", "0", "--log-format", "json"),
+    *("--admin-bind", "127.0.0.1", "--admin-port", "0"),
 )
+OPTIONS = (*_COMMON, "--http-port", "0", "--h2c-port", "0")
 
 #: The namespace of activator and scaler, and the pod of the scaler.
 SYSTEM, SCALER_POD = "activator", "scale-1"
 #: The same for ``activator scale``.
-SCALER_OPTIONS = (
-    *("--bind", "127.0.0.1", "--stat-port", "0", "--grpc-port", "0", "--metrics-port", "0"),
-    *("--admin-bind", "127.0.0.1", "--admin-port", "0", "--log-format", "json"),
-)
+SCALER_OPTIONS = (*_COMMON, "--stat-port", "0", "--grpc-port", "0")
 
 Where = tuple[str, int]
 Log = Callable[[dict[str, Any]], None]

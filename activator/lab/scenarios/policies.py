@@ -216,11 +216,8 @@ async def waiting_page(lab: Environment) -> None:
 async def _follow_the_start(lab: Environment, app: AppHandle) -> None:
     """Ask as the page does, before a pod is listed and until one responds."""
     before = await _peek(lab, app)
-    lab.expect(
-        "the page learns that a pod was asked for",
-        (before.status, before.headers.get("activator-phase")) == (503, "asked"),
-        before,
-    )
+    what = "the page learns that a pod was asked for"
+    lab.expect_response(what, before, 503, activator_phase="asked")
     app.start_pods(1)
     await app.until_view("its pod is usable", lambda view: view["capacity"] != 0)
     lab.expect_200("the page learns that it should reload", await _peek(lab, app))
@@ -275,13 +272,11 @@ async def _keep_asleep(lab: Environment, app: AppHandle) -> None:
     }
     for name, (target, headers) in rules.items():
         asleep = await lab.request(app, target, headers=headers)
-        got = asleep.status, asleep.headers.get("activator-reason")
-        lab.expect(f"{name} gets 503 asleep", got == (503, "asleep"), asleep)
+        lab.expect_response(f"{name} gets 503 asleep", asleep, 503, activator_reason="asleep")
     strangers = {"no password": {}, "a wrong password": {"Authorization": "Bearer wrong"}}
     for name, headers in strangers.items():
         denied = await lab.request(app, headers=headers)
-        challenge = denied.headers.get("www-authenticate")
-        lab.expect(f"{name} gets 401", (denied.status, challenge) == (401, "Bearer"), denied)
+        lab.expect_response(f"{name} gets 401", denied, 401, www_authenticate="Bearer")
     view = await app.view()
     lab.expect_equal("no request waits", view["queued"], 0)
     lab.expect("no cold start began", not view["coldStarts"], view["coldStarts"])

@@ -294,8 +294,5 @@ async def ingress_probe(lab: Environment) -> None:
 async def _must_echo(lab: Environment, app: AppHandle | str, target: str) -> None:
     response = await lab.request(app, target, headers=PROBE)
     name = app if isinstance(app, str) else app.name
-    lab.expect(
-        f"the probe for {name}{target} gets 200 with its hash",
-        (response.status, response.headers.get("k-network-hash")) == (200, HASH),
-        response,
-    )
+    what = f"the probe for {name}{target} gets 200 with its hash"
+    lab.expect_response(what, response, 200, k_network_hash=HASH)
