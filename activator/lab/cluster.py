@@ -329,5 +329,4 @@ class ToyCluster:
         found = self.plane.store.select(
             api.PODS, NAMESPACE, lambda pod: is_live(pod) and revision_of(pod) == revision
         )
-        names = (pod["metadata"]["name"] for pod in found)
-        return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
+        return [pod["metadata"]["name"] for pod in sorted(found, key=controllers.number)]

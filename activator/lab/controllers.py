@@ -200,11 +200,12 @@ def template_hash(found: Object) -> str:
 
 def _expendable(pods: list[Object]) -> list[Object]:
     """Return pods in the order of their deletion: pods that are not ready first, then new pods."""
-    newest_first = sorted(pods, key=lambda pod: -_number(pod))
+    newest_first = sorted(pods, key=lambda pod: -number(pod))
     return sorted(newest_first, key=objects.is_ready)
 
 
-def _number(pod: Object) -> int:
+def number(pod: Object) -> int:
+    """Return the number at the end of a pod's name, which counts the pods of its owner."""
     return int(pod["metadata"]["name"].rpartition("-")[2])
 
 

@@ -129,9 +129,8 @@ def probe_response(
         return http1.text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
     if probe != "queue":
         return http1.text(400, f"unexpected probe header value: {probe}\n")
-    if not options.blind and not (switches.ready and switches.running):
-        return http1.HttpResponse(503)
-    if options.polls_sidecar and not switches.sidecar_ready:
+    is_ready = options.blind or (switches.ready and switches.running)
+    if not is_ready or (options.polls_sidecar and not switches.sidecar_ready):
         return http1.HttpResponse(503)
     return http1.text(200, "queue")
 

@@ -184,12 +184,11 @@ def document(catalogue: ApiKinds, path: str) -> Object | None:
         return {"major": "1", "minor": "36", "gitVersion": GIT_VERSION, "platform": "linux/amd64"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
+    groups = {f"/apis/{each.group}": _group(each) for each in catalogue if each.group}
     if path == "/apis":
-        groups = {each.group: _group(each) for each in catalogue if each.group}
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
-    for each in catalogue:
-        if each.group and path == f"/apis/{each.group}":
-            return {"kind": "APIGroup", "apiVersion": "v1", **_group(each)}
+    if path in groups:
+        return {"kind": "APIGroup", "apiVersion": "v1", **groups[path]}
     known = catalogue.of_root(path)
     if not known:
         return None
