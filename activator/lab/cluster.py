@@ -24,10 +24,9 @@ from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane, PlaneServer
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
-from activator.lab.objects import PORT, REVISION, is_live, revision_of
+from activator.lab.objects import PORT, REVISION, Object, is_live, revision_of
 from activator.lab.pod import PodOptions, pod_arguments
 
-Object = dict[str, Any]
 Address = tuple[str, int]
 
 NAMESPACE: Final = "default"

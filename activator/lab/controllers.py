@@ -10,15 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from activator.lab import objects
 from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.store import ObjectChange, PlaneStore, matches, owners
-
-Object = dict[str, Any]
-Key = tuple[str, str]
+from activator.lab.control_plane.store import Key, ObjectChange, PlaneStore, matches, owners
+from activator.lab.objects import Object
 
 HASH_LABEL: Final = "pod-template-hash"
 #: The only node.

@@ -28,10 +28,8 @@ from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from activator.lab.handles import PATIENCE, AppHandle, Overdue, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.objects import CPU, TCP_PROBE, deployment, revision, service
+from activator.lab.objects import CPU, TCP_PROBE, Object, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
-
-Object = dict[str, Any]
 
 #: Seconds by which events may be late: the activator sends them ten times a second at most.
 EVENTS_LATE = 0.15

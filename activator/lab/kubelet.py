@@ -21,7 +21,7 @@ from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.control_plane.api import PODS
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.objects import revision_of
+from activator.lab.objects import Object, revision_of
 from activator.lab.pod import PodOptions, parse_options, pod_arguments
 from activator.lab.programs import fetch, open_and_close
 
@@ -366,8 +366,6 @@ async def _end(process: Process, grace: float) -> None:
             process.kill()
             await process.wait()
 
-
-Object = dict[str, Any]
 
 #: Seconds before kubelet starts a container again that ended by itself; kubelet waits up to 5 min.
 RESTART_AFTER: Final = 0.2
