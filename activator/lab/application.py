@@ -280,13 +280,6 @@ MAX_BYTES = 1 << 30
 MAX_LINES = 1_000_000
 
 
-def health_response(request: HttpRequest, switches: Switches) -> HttpResponse | None:
-    """Return the response of the health page; None for a request to another page."""
-    if request.path != "/healthz":
-        return None
-    return text(200 if switches.ready and not switches.draining else 503, "")
-
-
 class Application:
     """The user's container of one pod.
 

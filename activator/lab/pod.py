@@ -117,7 +117,14 @@ class PodOptions:
 def probe_response(
     request: http1.HttpRequest, switches: application.Switches, options: PodOptions
 ) -> http1.HttpResponse | None:
-    """Return queue-proxy's response to a probe; None for a request that is no probe."""
+    """Return queue-proxy's response to a probe; None for a request that is no probe.
+
+    Without queue-proxy, requests to the application's health page are the probes.
+    """
+    if options.plain and request.path != "/healthz":
+        return None
+    if options.plain:
+        return http1.text(200 if switches.ready and not switches.draining else 503, "")
     probe = request.header("k-network-probe")
     if probe != "probe" and not request.header("user-agent").startswith(PROBER_AGENTS):
         return None
@@ -213,10 +220,7 @@ class Pod:
         if application.asks_for_websocket(request):
             await _echo(request, connection)
             return
-        if self.options.plain:
-            probe = application.health_response(request, self.switches)
-        else:
-            probe = probe_response(request, self.switches, self.options)
+        probe = probe_response(request, self.switches, self.options)
         if probe is not None:
             self._note_probe(request, probe.status)
             await connection.send(request, probe)
