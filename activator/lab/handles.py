@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from asyncio import Task
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,16 @@ class AppHandle:
             await asyncio.sleep(POLL_PERIOD)
         state = f"its state: {of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
         raise Overdue(f"the {who.value} did not reach: {self.name}: {what}; {state}")
+
+    async def occupy(self, target: str, count: int, what: str) -> list[Task[ClientResponse]]:
+        """Start so many slow requests; return them when each pod has one.
+
+        Arguments:
+            what: the condition in words.
+        """
+        slow = [self._environment.start_request(self, target) for _ in range(count)]
+        await self.until_view(what, lambda view: all(pod["inFlight"] for pod in view["pods"]))
+        return slow
 
     async def until_usable(self, count: int, what: str) -> None:
         """Return when the activator uses so many pods.

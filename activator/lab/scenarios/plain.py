@@ -123,10 +123,7 @@ async def scale_down(lab: Environment) -> None:
     """
     web = await lab.deploy_service(replicas=3, annotations={"owner": "none"})
     staying, *leaving = web.pods
-    slow = [lab.start_request(web, SLOW) for _ in range(6)]
-    await web.until_view(
-        "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
-    )
+    slow = await web.occupy(SLOW, 6, "each pod has a slow request")
     async with lab.load(web, rate=100) as load:
         await load.more(20)
         web.scale(1)

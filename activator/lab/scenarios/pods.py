@@ -107,10 +107,7 @@ async def drain(lab: Environment) -> None:
     """
     app = await lab.deploy(pods=2, timeout=20)
     leaving, staying = app.pods
-    slow = [lab.start_request(app, SLOW) for _ in range(2)]
-    await app.until_view(
-        "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
-    )
+    slow = await app.occupy(SLOW, 2, "each pod has a slow request")
     leaving.terminate()
     await app.until_view(
         f"the activator sends no request to {leaving.name}",
@@ -190,10 +187,7 @@ async def serving_container(lab: Environment) -> None:
     app = await lab.deploy(pods=2, probes=probes, pod={"blind": True}, sidecar={}, timeout=20)
     pod, other = app.pods
     pod.process.pause(KubeletStep.RESTART)
-    slow = [lab.start_request(app, SLOWER) for _ in range(2)]
-    await app.until_view(
-        "each pod has a slow GET", lambda view: all(each["inFlight"] for each in view["pods"])
-    )
+    slow = await app.occupy(SLOWER, 2, "each pod has a slow GET")
     async with lab.load(app, rate=30, posts=5) as load:
         await load.more(5)
         await pod.switch("Live", "the liveness probe of its serving container begins to fail")
