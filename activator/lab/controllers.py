@@ -298,9 +298,8 @@ def endpoint(service: Object, pod: Object) -> Object:
     """Return the endpoint of a pod with an address, with its three conditions."""
     metadata, status = pod["metadata"], pod["status"]
     serving, terminating = objects.is_ready(pod), "deletionTimestamp" in metadata
-    ready = serving and not terminating
-    if service["spec"].get("publishNotReadyAddresses"):
-        ready = True
+    published = bool(service["spec"].get("publishNotReadyAddresses"))
+    ready = published or (serving and not terminating)
     return {
         "addresses": [status["podIP"]],
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},

@@ -243,7 +243,7 @@ class Demo:
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
-        self._scaler = LocalScaler((), _ignore)
+        self._scaler = LocalScaler(())
         self._cluster: ToyCluster
         self._autoscalers: dict[tuple[str, str], ToyAutoscaler] = {}
         self._running: Future[None] | None = None
@@ -336,7 +336,7 @@ class Demo:
                 try:
                     await cluster.start()
                     self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
-                    self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore)
+                    self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)))
                     await self._scaler.start()
                     self._create_plain()
                     started.set_result(None)
@@ -392,10 +392,6 @@ def _raise(error: BaseException | None) -> None:
         raise OSError("; ".join(map(str, found.exceptions)))
     if error is not None:
         raise error
-
-
-def _ignore(line: dict[str, Any]) -> None:
-    pass
 
 
 #: Lines about responses per second and service; one line counts the rest.

@@ -427,7 +427,7 @@ class LocalScaler(LocalProgram):
 
     _name, _started = "scaler", "did not listen"
 
-    def __init__(self, arguments: Sequence[str], log: Log) -> None:
+    def __init__(self, arguments: Sequence[str], log: Log = lambda line: None) -> None:
         """
         Arguments:
             arguments: options after `SCALER_OPTIONS`, which they override.
