@@ -189,12 +189,8 @@ def _reasons(
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         also = ", or what it names." if is_route else "."
-        todo = _first(
-            [
-                f"{correct} {_object(each) + also if each in own else warning(each)}"
-                for each in wrong
-            ]
-        )
+        objects = (_object(each) + also if each in own else warning(each) for each in wrong)
+        todo = _first([f"{correct} {each}" for each in objects])
     elif cause:
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
