@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from activator.discovery.api_server import ApiResponse, ApiServer, no_response
 from activator.discovery.wire import ConnectionLostError
+from activator.lab.control_plane.api import ApiKind
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.store import PlaneWatch
 from activator.lab.http1 import HttpRequest, HttpResponse
@@ -23,6 +24,13 @@ def plane_request(
     """Return a request as a client of the API server sends it."""
     headers = (("Content-Type", content_type), ("User-Agent", agent))
     return HttpRequest(method, target, headers=headers, body=body)
+
+
+def path_of(kind: ApiKind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the path of an object or of a list; empty arguments are left out."""
+    where = f"/namespaces/{namespace}" if namespace else ""
+    rest = "".join(f"/{part}" for part in (name, subresource) if part)
+    return f"{kind.root}{where}/{kind.plural}{rest}"
 
 
 class InProcessClient(ApiServer):

@@ -17,6 +17,7 @@ from activator.lab.control_plane.api import (
 )
 from activator.lab.control_plane.store import PlaneWatch
 from activator.lab.http1 import HttpRequest, HttpResponse
+from tests.control_plane.client import path_of
 from tests.control_plane.strict import StrictControlPlane
 from tests.recorded.recording import load
 
@@ -82,7 +83,7 @@ def kind_of(method: str, path: str, query: Object, content_type: str, body: Any)
     """Return method, path, parameters, media type and fields, with ``*`` for what varies."""
     if place := _CATALOGUE.find(path):
         namespace, name = "*" if place.namespace else "", "*" if place.name else ""
-        path = place.resource.path(namespace, name, place.subresource)
+        path = path_of(place.resource, namespace, name, place.subresource)
     elif path.startswith("/apis/"):
         path = "/apis/*/*"
     values = {key: _value(key, value) for key, value in query.items()}

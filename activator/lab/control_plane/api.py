@@ -50,12 +50,6 @@ class ApiKind(NamedTuple):
         """The path of the group's version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
-    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of an object or of a list; empty arguments are left out."""
-        where = f"/namespaces/{namespace}" if namespace else ""
-        rest = "".join(f"/{part}" for part in (name, subresource) if part)
-        return f"{self.root}{where}/{self.plural}{rest}"
-
 
 SERVICES: Final = ApiKind(
     "", "v1", "services", "Service", put_creates=True, returns_deleted=True, short="svc"

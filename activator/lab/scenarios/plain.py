@@ -10,7 +10,6 @@ from typing import Final
 
 from activator.lab.cluster import ServiceProxy
 from activator.lab.control_plane.api import AUTOSCALERS
-from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.environment import Environment
 from activator.lab.handles import AppHandle
 from activator.lab.kubelet import KubeletStep
@@ -210,8 +209,8 @@ async def cold_start(lab: Environment) -> None:
     responses = await asyncio.gather(*waiting)
     lab.expect_all_200("each request gets 200", responses)
     lab.expect("before Kubernetes lists the pod as ready", not pod.process.ready)
-    patches = [call for call in lab.cluster.plane.calls[began:] if is_patch(call)]
-    lab.expect_equal("the scaler wrote the replicas once", len(patches), 1)
+    calls = [(call.verb, call.subresource) for call in lab.cluster.plane.calls[began:]]
+    lab.expect_equal("the scaler wrote the replicas once", calls.count(("patch", "scale")), 1)
     pod.process.resume(KubeletStep.CHECK)
     await web.until_listed(1)
     response = await lab.request(web, "/headers")
@@ -221,11 +220,6 @@ async def cold_start(lab: Environment) -> None:
         not any(name.startswith(("knative", "k-")) for name in seen),
         seen,
     )
-
-
-def is_patch(call: PlaneCall) -> bool:
-    """Return whether a request changed the replicas of a Deployment."""
-    return (call.verb, call.resource, call.subresource) == ("patch", "deployments", "scale")
 
 
 @scenario(18, "plain-two-owners")
