@@ -21,9 +21,9 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.api import PlaneResponse
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest, PlaneServer
+from activator.lab.control_plane.plane import ControlPlane, PlaneServer
 from activator.lab.control_plane.store import PlaneWatch
+from activator.lab.http1 import HttpRequest, HttpResponse
 from benchmarks.process import (
     START_TIMEOUT,
     CannotMeasure,
@@ -49,7 +49,7 @@ class Plane(ControlPlane):
         super().__init__()
         self.patched: dict[str, float] = {}
 
-    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    def handle(self, request: HttpRequest) -> HttpResponse | PlaneWatch:
         """See ControlPlane."""
         if request.method == "PATCH" and request.target.endswith("/scale"):
             self.patched.setdefault(request.target.split("/")[-2], perf_counter())
@@ -244,8 +244,8 @@ async def _add(plane: Plane, number: int, *, awake: bool) -> None:
 async def _create(plane: Plane, path: str, name: str, body: Any, **metadata: Any) -> None:
     named = {"name": name, "namespace": "bench", **metadata}
     response = await plane.send(
-        PlaneRequest("POST", path, json.dumps({"metadata": named, **body}).encode())
+        HttpRequest("POST", path, body=json.dumps({"metadata": named, **body}).encode())
     )
-    assert isinstance(response, PlaneResponse)
+    assert isinstance(response, HttpResponse)
     if response.status >= 300:
         raise CannotMeasure(f"the stand-in refuses {path}: {response.body.decode()[:200]}")

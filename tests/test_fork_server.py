@@ -105,7 +105,7 @@ def open_files() -> int:
 
 async def test_a_start_cancelled_at_any_step_leaves_no_file_open():
     await ended(fork_server.start, "activator", "--version")  # the fork server runs from now on
-    pod = ("activator.lab.pod", "--follow-stdin", "--start-after", "60")
+    pod = ("activator.lab.end_with_stdin", "activator.lab.pod", "--start-after", "60")
     files = open_files()
     steps, is_cancelled = 0, True
     while is_cancelled:

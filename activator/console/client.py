@@ -207,6 +207,10 @@ class Json:
         """Return an object; None if it is absent or null."""
         return Json(self._fields[name], self._at(name)) if name in self else None
 
+    def part(self, name: str) -> Json:
+        """Return an object; one without fields if it is absent or null."""
+        return self.node(name) or Json({}, self._at(name))
+
     def nodes(self, name: str, required: bool = True) -> list[Json]:
         """Return an array of objects."""
         values = self._get(name, list, None if required else [])
@@ -280,3 +284,6 @@ _JSON_NAMES: Final[dict[type, str]] = {
     int: "a whole number",
     float: "a number",
 }
+
+#: An object without fields: the response of a part that was not asked.
+NOTHING: Final = Json({}, "")

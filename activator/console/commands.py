@@ -55,7 +55,7 @@ class Status:
         used = set(map(status.named, response.nodes("revisions")))
         lines = list[str]()
         with suppress(ValueError):  # the command still shows the table
-            activator = status.activator_of(response)
+            activator = response.part("activator")
             # The errors of a folder name wrong values already.
             told = _INVALID if activator.node("manifests") is not None else None
             for each in activator.nodes("objectWarnings", required=False):
@@ -112,11 +112,8 @@ class Explain:
         if refused := self._warnings(admin):
             return client.NotKnown(f"{refused}So the activator does not use it.")
         key = self._namespace, self._name
-        kinds = [
-            kind
-            for kind, *known in map(status.named, revisions.nodes("revisions"))
-            if (*known,) == key
-        ]
+        named = map(status.named, revisions.nodes("revisions"))
+        kinds = [kind for kind, *known in named if (*known,) == key]
         if self._kind and kinds:
             found = f"{'/'.join(key)} is of kind {' and '.join(kinds)}"
             return client.NotKnown(f"{found}, not {self._kind}: leave out --kind")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from shlex import quote
-from typing import Final, NamedTuple
+from typing import Final
 
 from activator.console import client, explain_parts, status
 from activator.console.explain_parts import NOT_SCALED, ScalerFacts
@@ -32,12 +32,12 @@ _OF_SCALING: Final = ("no-scalable-target", "several-targets", "unknown-target-k
 
 
 def page(
-    one: client.Json, activator: client.Json | None = None, scaled: ScalerFacts = NOT_SCALED
+    one: client.Json, activator: client.Json = client.NOTHING, scaled: ScalerFacts = NOT_SCALED
 ) -> Page:
     """Return the page of a revision. The scaler comes first if it knows why no pod can start.
 
     Arguments:
-        activator: the response about the activator; None without one.
+        activator: the response about the activator.
         scaled: the part of the scaler about a plain Service.
 
     Raises:
@@ -45,14 +45,13 @@ def page(
     """
     texts = [each.text("warning") for each in one.nodes("objectWarnings", required=False)]
     shown = tuple(f": {text}" for text in texts if text)
-    known = status.state_of(activator, shown) if activator is not None else ()
+    known = status.state_of(activator, shown)
     waits = "reason" in one or "nextReason" in one
     wrong = _wrong(one, activator)
     own = next((each.text("reason") for each in wrong if "reason" in each), "")
     cause = (own or scaled.cause) if waits else ""
     starts = _starts(one, scaled.starting)
-    folder = _folder(activator)
-    facts = tuple(_facts(one, _Source(folder, _link(activator)), cause, wrong, starts))
+    facts = tuple(_facts(one, activator, cause, wrong, starts))
     comes_first = (cause and not own) or _NO_SCALER in (
         one.text("reason", ""),
         one.text("nextReason", ""),
@@ -62,9 +61,9 @@ def page(
     return tuple(part for part in (head, facts, *explain_parts.parts(one)) if part)
 
 
-def _wrong(one: client.Json, activator: client.Json | None) -> list[client.Json]:
+def _wrong(one: client.Json, activator: client.Json) -> list[client.Json]:
     """Return the warnings about objects that may leave a revision without pods."""
-    scales = not _folder(activator) or (activator and activator.node("scaler") is not None)
+    scales = not _folder(activator) or "scaler" in activator
     harmless = reasons.HARMLESS if scales else (*reasons.HARMLESS, *_OF_SCALING)
     return [
         each
@@ -72,18 +71,6 @@ def _wrong(one: client.Json, activator: client.Json | None) -> list[client.Json]
         if each.text("kind") in reasons.LISTS_PODS
         or each.text("reason", default="") not in harmless
     ]
-
-
-class _Source(NamedTuple):
-    """Where an activator's objects come from.
-
-    Attributes:
-        folder: the folder; empty for a cluster.
-        link: the link to a scaler or an autoscaler; None without one.
-    """
-
-    folder: str
-    link: client.Json | None
 
 
 def _headline(one: client.Json, cause: str, starts: bool) -> str:
@@ -98,7 +85,7 @@ def _headline(one: client.Json, cause: str, starts: bool) -> str:
         waits = f"1 {unit} waits" if queued == 1 else f"{queued} {unit}s wait"
         reason = one.text("reason", default="for an unknown reason")
         return f"{name}: {waits}, {cause or status.starting(one, reason) or reason}"
-    if status.deleted(one):
+    if one.flag("deleted"):
         new = "404" if unit == "request" else "no pod"
         return f"{name}: deleted; no {unit} waits, a new one would get {new}"
     if "nextReason" in one:
@@ -122,36 +109,26 @@ def _starts(one: client.Json, elsewhere: float | None) -> bool:
         or status.failed(one)
     ):
         return False
-    forecast = one.node("forecast")
-    usual, took = 0.0, elsewhere
-    if forecast is not None:
-        usual = forecast.number("startSeconds", default=0.0)
-        took = max(elsewhere, forecast.number("startingSeconds", default=0.0))
+    forecast = one.part("forecast")
+    usual = forecast.number("startSeconds", default=0.0)
+    took = max(elsewhere, forecast.number("startingSeconds", default=0.0))
     # The usual time is a median, so many healthy starts take somewhat longer.
     return took <= (max(3 * usual, CLEARLY_LATE) if usual else status.FIRST_START)
 
 
-def _folder(activator: client.Json | None) -> str:
+def _folder(activator: client.Json) -> str:
     """Return the folder that the objects come from; empty for a cluster."""
-    folder = activator.node("manifests") if activator is not None else None
-    return folder.text("folder", default="") if folder is not None else ""
-
-
-def _link(activator: client.Json | None) -> client.Json | None:
-    """Return the link to the scaler of Services, or else to the autoscaler; None without both."""
-    if activator is None:
-        return None
-    return activator.node("scaler") or activator.node("autoscaler")
+    return activator.part("manifests").text("folder", default="")
 
 
 def _facts(
-    one: client.Json, source: _Source, cause: str, wrong: list[client.Json], starts: bool
+    one: client.Json, activator: client.Json, cause: str, wrong: list[client.Json], starts: bool
 ) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
-        yield from _reasons(one, source, cause, wrong, starts)
+        yield from _reasons(one, activator, cause, wrong, starts)
     if count := status.failed(one):
         yield Fact("Failed starts", tuple(_failed_starts(one, count)))
-    if (probe := one.node("probe")) is not None and "why" in probe:
+    if "why" in (probe := one.part("probe")):
         yield Fact("Probe", (_probe(probe), probe.text("why")))
     if (interceptor := one.node("interceptor")) is not None:
         yield from _interceptor(one, interceptor)
@@ -166,19 +143,17 @@ def _facts(
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
     if silent := explain_parts.silent(one):
         yield Fact("Silent", silent)
-    terms = one.node("capacityBreakdown")
-    if terms is not None and "sentence" in terms:
+    if "sentence" in (terms := one.part("capacityBreakdown")):
         yield Fact("Capacity", (status.worded(one, terms.text("sentence")),))
     if "readinessRule" in one:
         rule = one.text("readinessRule")
         yield Fact("Readiness", (f"a pod is usable if {_READINESS.get(rule, rule)}",))
     yield from explain_parts.policies(one)
-    if (forecast := one.node("forecast")) is not None:
-        yield from _forecast(forecast, status.unit(one))
+    yield from _forecast(one.part("forecast"), status.unit(one))
 
 
 def _reasons(
-    one: client.Json, source: _Source, cause: str, wrong: list[client.Json], starts: bool
+    one: client.Json, activator: client.Json, cause: str, wrong: list[client.Json], starts: bool
 ) -> Iterator[Fact]:
     """Yield why requests wait, or why a new one would.
 
@@ -187,7 +162,7 @@ def _reasons(
     """
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
-    folder = source.folder
+    folder = _folder(activator)
     is_service, is_route = status.is_plain(one), one.node("interceptor") is not None
     why = status.worded(one, meaning(reason, is_service=is_service)) or reason
     own = [each for each in wrong if "reason" in each and reason == Reason.NO_ENDPOINTS.value][:1]
@@ -196,30 +171,26 @@ def _reasons(
         why, detail = f"{text[0].upper()}{text[1:]}.", ""
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     names = one.text("namespace"), one.text("name")
-    route = one.node("route")
-    pods = route.text("podsService", default="") if route is not None else ""
+    pods = one.part("route").text("podsService", default="")
     # No step by hand in the folder: the scaler writes there.
-    link, sleeps = source.link, reason in reasons.WITHOUT_PODS
+    link = activator.node("scaler") or activator.node("autoscaler")
+    sleeps = reason in reasons.WITHOUT_PODS
     scaled = not folder or (link is not None and link.flag("connected"))
     steps = "" if sleeps and link is not None else folder
     todo = what_to_do(reason, *names, steps, pods=pods, is_service=is_service, is_route=is_route)
     if folder != steps:
         del todo[1:]  # there is no cluster for kubectl
     todo[:1] = [status.worded(one, each) for each in todo[:1]]  # the others are commands
-    if status.deleted(one) and is_route:
+    if one.flag("deleted") and is_route:
         todo = [reasons.DELETED_ROUTE]
-    elif status.deleted(one):
+    elif one.flag("deleted"):
         gone = reasons.DELETED_SERVICE if is_service else reasons.DELETED
         todo = [status.worded(one, gone)]
     elif reason == Reason.NO_ENDPOINTS.value and wrong:
         correct = f"In the folder {folder}, correct" if folder else "Correct"
         also = ", or what it names." if is_route else "."
-        todo = _first(
-            [
-                f"{correct} {_object(each) + also if each in own else warning(each)}"
-                for each in wrong
-            ]
-        )
+        objects = (_object(each) + also if each in own else warning(each) for each in wrong)
+        todo = _first([f"{correct} {each}" for each in objects])
     elif cause:
         todo = [
             "Correct that first. The Events of the Service, or the scaler's page, have the remedy."
@@ -227,10 +198,8 @@ def _reasons(
     elif starts or (status.starting(one, reason, late=False) and not status.failed(one)):
         todo = [reasons.STARTING]
     elif field == "nextReason" and reason in reasons.WITHOUT_PODS and scaled:
-        server = one.node("authorization")
-        at_zero = (
-            reasons.NO_SERVER if server is not None and not server.text("url") else reasons.AT_ZERO
-        )
+        has_server = one.part("authorization").text("url", default="any") != ""
+        at_zero = reasons.AT_ZERO if has_server else reasons.NO_SERVER
         todo = todo if status.failed(one) else [status.worded(one, at_zero)]
     if todo:
         yield Fact("What to do", tuple(todo))
@@ -270,10 +239,9 @@ def _failures(one: client.Json) -> Iterator[Fact]:
         text = f"{got} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
         means = status.worded(one, meaning(reason, is_service=status.is_plain(one)))
         yield Fact("Last failure", (text, means, page_of(reason)))
-    if (failures := one.node("failures")) is not None:
-        counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
-        if counts:
-            yield Fact("Not served", (f"{counts}, since the start",))
+    failures = one.part("failures").numbers()
+    if counts := ", ".join(f"{int(count)} {reason}" for reason, count in failures):
+        yield Fact("Not served", (f"{counts}, since the start",))
 
 
 def _queue(one: client.Json) -> str:
@@ -320,10 +288,9 @@ def _route(route: client.Json, *, is_open: bool) -> Iterator[Fact]:
         yield Fact("Rules", tuple(_first(rules)))
     elif hosts:
         yield Fact("Hosts", (explain_parts.listed(hosts, LISTED_HOSTS),))
-    if (taken := route.node("taken")) is not None:
-        lines = [f"{rule}: {client.printable(str(by))} has it" for rule, by in taken.items()]
-        if lines:
-            yield Fact("Not its own", tuple(_first(lines)))
+    taken = route.part("taken").items()
+    if lines := [f"{rule}: {client.printable(str(by))} has it" for rule, by in taken]:
+        yield Fact("Not its own", tuple(_first(lines)))
     if "port" in route:
         direct = ", new connections reach the pods" if route.flag("reconnect") else ""
         state = direct if is_open else ", where the activator does not listen: see Warnings"

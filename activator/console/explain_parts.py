@@ -38,12 +38,14 @@ class ScalerFacts(NamedTuple):
 NOT_SCALED: Final = ScalerFacts()
 
 
-def ask(url: str, namespace: str, name: str, activator: client.Json | None = None) -> ScalerFacts:
+def ask(
+    url: str, namespace: str, name: str, activator: client.Json = client.NOTHING
+) -> ScalerFacts:
     """Return the scaler's facts about a Service, or why there are none.
 
     Arguments:
         url: the admin port of the leading scaler.
-        activator: the response about the activator; None without one.
+        activator: the response about the activator.
     """
     path = f"{_SERVICES}/{quote(namespace, safe='')}/{quote(name, safe='')}"
     try:
@@ -61,11 +63,11 @@ def ask(url: str, namespace: str, name: str, activator: client.Json | None = Non
     return ScalerFacts((Fact("Scaler", lines),))
 
 
-def _missing(url: str, activator: client.Json | None) -> tuple[str, ...]:
+def _missing(url: str, activator: client.Json) -> tuple[str, ...]:
     """Return how to reach a scaler that does not respond. Without a cluster there may be none."""
     silent = f"no leading scaler responds at {url}"
     another = "--scaler-admin-url names another address"
-    if activator is None or activator.node("manifests") is None:
+    if "manifests" not in activator:
         forward = "kubectl port-forward -n activator-system service/activator-scale 8081"
         return f"{silent}; reach it with", forward, another
     if (link := activator.node("scaler")) is None:
@@ -108,9 +110,8 @@ def _starting(service: client.Json) -> float | None:
 
 
 def _state(service: client.Json) -> str:
-    replicas = service.node("replicas")
-    count = "replicas unknown"
-    if replicas is not None and "present" in replicas:
+    replicas, count = service.part("replicas"), "replicas unknown"
+    if "present" in replicas:
         wanted = f", {replicas.whole('wanted')} wanted" if "wanted" in replicas else ""
         present = _counted(replicas.whole("present"))
         count = f"{present}{wanted}, {replicas.whole('ready')} ready"
@@ -220,15 +221,14 @@ def _style(pod: client.Json) -> str:
 
 
 def _cold_start_row(cold_start: client.Json) -> tuple[str, ...]:
-    phases = cold_start.node("phases")
-    reached = phases.numbers() if phases is not None else ()
+    phases = cold_start.part("phases")
     return (
         cold_start.text("began", default="-"),
         cold_start.text("outcome", default="under-way"),
         f"{cold_start.number('seconds'):.3f}" if "seconds" in cold_start else "-",
         str(cold_start.whole("requests")) if "requests" in cold_start else "-",
         cold_start.text("pod", default="-"),
-        " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in reached),
+        " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in phases.numbers()),
     )
 
 

@@ -61,15 +61,10 @@ def read_rows(response: client.Json) -> list[StatusRow]:
     """
     wrong = dict[tuple[str, ...], str]()
     with suppress(ValueError):  # the command still shows the table
-        for each in activator_of(response).nodes("objectWarnings", required=False):
+        for each in response.part("activator").nodes("objectWarnings", required=False):
             if (reason := each.text("reason", default="")) in _UNREACHABLE:
                 wrong[named(each)] = f"{reason}: {each.text('warning')}"
     return [_row(one, wrong.get(named(one), "")) for one in response.nodes("revisions")]
-
-
-def activator_of(response: client.Json) -> client.Json:
-    """Return the activator that responds; without fields if the response has none."""
-    return response.node("activator") or client.parse("{}")
 
 
 def named(one: client.Json) -> tuple[str, ...]:
@@ -103,9 +98,8 @@ def warnings(response: client.Json) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
     lines = list[str]()
     with suppress(ValueError):  # the command still shows the table
-        activator = activator_of(response)
-        errors = activator.node("manifestErrors") or client.parse("{}")
-        lines += chain(readiness(activator), _errors(errors))
+        activator = response.part("activator")
+        lines += chain(readiness(activator), _errors(activator.part("manifestErrors")))
     return lines
 
 
@@ -146,11 +140,6 @@ def worded(one: client.Json, text: str) -> str:
     return of_connections(text) if unit(one) == "connection" else text
 
 
-def deleted(one: client.Json) -> bool:
-    """Return whether the Revision object is gone; older activators have no such field."""
-    return one.flag("deleted")
-
-
 def capacity(one: client.Json) -> str:
     """Return a revision's capacity; ``inf`` is no limit."""
     if "capacity" not in one:
@@ -177,8 +166,8 @@ def starting(one: client.Json, reason: str, *, late: bool = True) -> str:
         late: whether to describe a start that takes longer than usual, too. After a failed start
             each one is late while no usual time is known.
     """
-    forecast = one.node("forecast") if reason in OF_STARTS and not deleted(one) else None
-    if forecast is None or "startingSeconds" not in forecast:
+    forecast = one.part("forecast")
+    if reason not in OF_STARTS or one.flag("deleted") or "startingSeconds" not in forecast:
         return ""
     took, usual = forecast.number("startingSeconds"), forecast.number("startSeconds", default=0.0)
     first = 0.0 if failed(one) else FIRST_START
@@ -203,10 +192,9 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
             return start
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
-    if deleted(one):
+    if one.flag("deleted"):
         return "deleted"
-    service = one.node("clusterIP")
-    if service is not None and service.flag("usable"):
+    if one.part("clusterIP").flag("usable"):
         return "serving by ClusterIP"
     if any(pod.flag("usable") for pod in pods):
         return "serving"
@@ -214,10 +202,8 @@ def _state(one: client.Json, pods: Sequence[client.Json], wrong: str) -> str:
         return f"asleep{failures}"
     if out := _out(pods):
         return f"{out} (no {unit(one)} waits)"
-    forecast = one.node("forecast")
-    starts = pods or (forecast is not None and "startingSeconds" in forecast)
-    state = "starting" if starts else "scaled-to-zero"
-    return state + failures
+    starts = pods or "startingSeconds" in one.part("forecast")
+    return ("starting" if starts else "scaled-to-zero") + failures
 
 
 #: Rules that keep a failing pod from use, with the reason to wait of each.
@@ -288,8 +274,7 @@ def not_ready(why: str) -> str:
 
 
 def _watches(activator: client.Json) -> Iterator[str]:
-    watches = activator.node("watches")
-    followed = list(watches.children()) if watches is not None else []
+    followed = list(activator.part("watches").children())
     old: dict[str, list[tuple[str, float]]] = {}
     for kind, watch in followed:
         age, error = watch.number("ageSeconds", default=-1.0), watch.text("error", default="")
@@ -310,8 +295,7 @@ def _folder(activator: client.Json) -> Iterator[str]:
     if (folder := activator.node("manifests")) is not None:
         where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
         yield f"objects come from {where}, read {ago:.1f}s ago"
-    if (errors := activator.node("manifestErrors")) is not None:
-        yield from islice(_errors(errors), LISTED_ERRORS)
+    yield from islice(_errors(activator.part("manifestErrors")), LISTED_ERRORS)
 
 
 def _errors(errors: client.Json) -> Iterator[str]:

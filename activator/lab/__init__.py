@@ -3,7 +3,7 @@
 Everything runs as ordinary processes on loopback addresses, without Kubernetes:
 
 - ``python -m activator.lab.pod`` is one pod: queue-proxy and application in one process
-  (:mod:`.application` handles requests and switches, :mod:`.http1` parses).
+  (:mod:`.application` handles requests and switches, :mod:`.http1` serves).
 - :mod:`.control_plane` is the API server. :mod:`.controllers` turns its objects into pods and
   endpoints, and :mod:`.kubelet` runs, checks and restarts the pods.
 - :mod:`.cluster` combines them into one toy cluster, for Services and for revisions of Knative.

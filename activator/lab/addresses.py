@@ -91,22 +91,13 @@ def _close(taken: dict[PodPlace, socket.socket | None]) -> None:
 def _is_free(place: PodPlace) -> bool:
     try:
         for port in (place.port, place.admin_port):
-            with _socket() as probe:
-                probe.bind((place.ip, port))
+            socket.create_server((place.ip, port)).close()
     except OSError:
         return False
     return True
 
 
 def _free_ports() -> tuple[int, int]:
-    with _socket() as one, _socket() as other:
-        for each in (one, other):
-            each.bind((SHARED_ADDRESS, 0))
+    free = (SHARED_ADDRESS, 0)
+    with socket.create_server(free) as one, socket.create_server(free) as other:
         return one.getsockname()[1], other.getsockname()[1]
-
-
-def _socket() -> socket.socket:
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # A port with old connections in TIME_WAIT counts as free, as for a server.
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return found

@@ -43,7 +43,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from activator.lab.http1 import JSON, PodRequest, PodResponse, as_json, text
+from activator.lab.http1 import JSON, HttpRequest, HttpResponse, as_json, render, text
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -158,7 +158,7 @@ ACTIONS: dict[str, dict[str, bool]] = {
 }
 
 
-def admin_response(request: PodRequest, switches: Switches, counters: PodCounters) -> PodResponse:
+def admin_response(request: HttpRequest, switches: Switches, counters: PodCounters) -> HttpResponse:
     """Return the admin port's response to a request; a request may change the switches."""
     path = request.path
     if path in ALL_SWITCHES:
@@ -188,13 +188,13 @@ MODEL: Final = "echo"
 _PACE: Final = 0.05
 
 
-def models(request: PodRequest) -> PodResponse:
+def models(request: HttpRequest) -> HttpResponse:
     """Return the list of models."""
     model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "lab"}
     return as_json({"object": "list", "data": [model]})
 
 
-def chat(request: PodRequest) -> PodResponse:
+def chat(request: HttpRequest) -> HttpResponse:
     """Return a chat completion, as an event stream if the request wants one."""
     try:
         asked: dict[str, Any] = json.loads(request.body)
@@ -206,7 +206,7 @@ def chat(request: PodRequest) -> PodResponse:
     if asked.get("stream") is True:
         deltas = [{"role": "assistant"}, *({"content": f"{word} "} for word in words)]
         events = (*(_event(_choice(delta=delta)) for delta in deltas), b"data: [DONE]\n\n")
-        return PodResponse(content_type=EVENT_STREAM, pieces=events, interval=_PACE)
+        return HttpResponse(content_type=EVENT_STREAM, pieces=events, interval=_PACE)
     message = {"role": "assistant", "content": " ".join(words)}
     return as_json(_choice("chat.completion", message=message, finish_reason="stop"))
 
@@ -222,9 +222,9 @@ def _event(value: object) -> bytes:
     return b"data: %b\n\n" % json.dumps(value).encode()
 
 
-def _error(status: int, message: str, code: str) -> PodResponse:
+def _error(status: int, message: str, code: str) -> HttpResponse:
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return PodResponse(status, json.dumps({"error": error}).encode(), JSON)
+    return HttpResponse(status, json.dumps({"error": error}).encode(), JSON)
 
 
 # A WebSocket echo of the sample application, to try tunnels through the activator.
@@ -233,7 +233,7 @@ def _error(status: int, message: str, code: str) -> PodResponse:
 # imports the library, because most pods never need it and should start quickly.
 
 
-def asks_for_websocket(request: PodRequest) -> bool:
+def asks_for_websocket(request: HttpRequest) -> bool:
     """Return whether the request is the opening handshake of an echo."""
     return request.path == "/ws" and request.header("upgrade").lower() == "websocket"
 
@@ -241,14 +241,13 @@ def asks_for_websocket(request: PodRequest) -> bool:
 class Echo:
     """The pod's side of one WebSocket."""
 
-    def __init__(self, request: PodRequest) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         """Take the opening handshake; the first `receive` returns the response to it."""
         from websockets.server import ServerProtocol
 
         self._protocol: ServerProtocol = ServerProtocol()
-        lines = [f"{request.method} {request.target} {request.version}"]
-        lines += [f"{name}: {value}" for name, value in request.headers]
-        self._protocol.receive_data(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        first = f"{request.method} {request.target} {request.version}"
+        self._protocol.receive_data(render(first, request.headers))
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take received bytes, and return pieces to send; an empty piece means: close."""
@@ -281,13 +280,6 @@ MAX_BYTES = 1 << 30
 MAX_LINES = 1_000_000
 
 
-def health_response(request: PodRequest, switches: Switches) -> PodResponse | None:
-    """Return the response of the health page; None for a request to another page."""
-    if request.path != "/healthz":
-        return None
-    return text(200 if switches.ready and not switches.draining else 503, "")
-
-
 class Application:
     """The user's container of one pod.
 
@@ -300,7 +292,7 @@ class Application:
         self._switches = switches
         self._counters = counters
         self._is_sleeping = False
-        self._routes: dict[str, Callable[[PodRequest], PodResponse]] = {
+        self._routes: dict[str, Callable[[HttpRequest], HttpResponse]] = {
             "/": self._hello,
             "/sleep": self._sleep,
             "/wake_up": self._mode,
@@ -316,7 +308,7 @@ class Application:
             "/v1/chat/completions": chat,
         }
 
-    def respond(self, request: PodRequest) -> PodResponse:
+    def respond(self, request: HttpRequest) -> HttpResponse:
         """Return the response to a request that is no probe; 400 for a wrong parameter."""
         path = request.path
         if path in SWITCHES:
@@ -332,17 +324,17 @@ class Application:
         except ValueError as error:
             return text(400, f"{error}\n")
 
-    def _sleep(self, request: PodRequest) -> PodResponse:
+    def _sleep(self, request: HttpRequest) -> HttpResponse:
         """Sleep, if the request has a level; else respond late."""
         return self._mode(request) if "level" in request.query else self._hello(request)
 
-    def _mode(self, request: PodRequest) -> PodResponse:
+    def _mode(self, request: HttpRequest) -> HttpResponse:
         """Sleep and wake by the paths of vLLM."""
         if request.method == "POST":
             self._is_sleeping = request.path == "/sleep"
         return as_json({"is_sleeping": self._is_sleeping})
 
-    def _hello(self, request: PodRequest) -> PodResponse:
+    def _hello(self, request: HttpRequest) -> HttpResponse:
         if self._is_sleeping:
             return text(500, f"{self._pod_name} sleeps\n")
         host = request.header("k-original-host") or request.header("host")
@@ -353,51 +345,51 @@ class Application:
         delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
         return text(200, f"Hello from {self._pod_name}, reached {way} for {host}\n", delay)
 
-    def _crowd(self, request: PodRequest) -> PodResponse:
+    def _crowd(self, request: HttpRequest) -> HttpResponse:
         room = max(_number(request, "n", 50, MAX_LINES), 1)
         times = max(1.0, self._counters.in_flight / room) ** 2
         response = self._hello(request)
         return replace(response, delay=min(response.delay * times, MAX_DELAY_MS / 1000))
 
-    def _stream(self, request: PodRequest) -> PodResponse:
-        return PodResponse(pieces=self._lines(request), interval=_interval(request))
+    def _stream(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(pieces=self._lines(request), interval=_interval(request))
 
-    def _events(self, request: PodRequest) -> PodResponse:
+    def _events(self, request: HttpRequest) -> HttpResponse:
         pieces = tuple(b"data: %b\n" % line for line in self._lines(request))
-        return PodResponse(content_type=EVENT_STREAM, pieces=pieces, interval=_interval(request))
+        return HttpResponse(content_type=EVENT_STREAM, pieces=pieces, interval=_interval(request))
 
-    def _lines(self, request: PodRequest) -> tuple[bytes, ...]:
+    def _lines(self, request: HttpRequest) -> tuple[bytes, ...]:
         count = _number(request, "n", 5, MAX_LINES)
         return tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
 
 
-def _interval(request: PodRequest) -> float:
+def _interval(request: HttpRequest) -> float:
     return _number(request, "ms", 100, MAX_DELAY_MS) / 1000
 
 
-def _bytes(request: PodRequest) -> PodResponse:
+def _bytes(request: HttpRequest) -> HttpResponse:
     body = bytes(_number(request, "n", 1024, MAX_BYTES))
-    return PodResponse(body=body, content_type="application/octet-stream")
+    return HttpResponse(body=body, content_type="application/octet-stream")
 
 
-def _echo(request: PodRequest) -> PodResponse:
+def _echo(request: HttpRequest) -> HttpResponse:
     kind = request.header("content-type") or "application/octet-stream"
-    return PodResponse(body=request.body, content_type=kind)
+    return HttpResponse(body=request.body, content_type=kind)
 
 
-def _headers(request: PodRequest) -> PodResponse:
+def _headers(request: HttpRequest) -> HttpResponse:
     lines = [f"{name}: {value}" for name, value in request.headers]
     return as_json({"method": request.method, "target": request.target, "headers": lines})
 
 
-def _status(request: PodRequest) -> PodResponse:
+def _status(request: HttpRequest) -> HttpResponse:
     code = _number(request, "code", 200, 599)
     if code < 200:
         raise ValueError(f"code={code}: expected a final status, 200 to 599")
-    return PodResponse(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
+    return HttpResponse(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
 
 
-def _number(request: PodRequest, name: str, default: int, limit: int) -> int:
+def _number(request: HttpRequest, name: str, default: int, limit: int) -> int:
     given = request.query.get(name, str(default))
     if not given.isascii() or not given.isdigit() or int(given) > limit:
         raise ValueError(f"{name}={given}: expected a number from 0 to {limit}")

@@ -14,6 +14,7 @@ from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,15 +24,12 @@ from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane, PlaneServer
 from activator.lab.control_plane.store import ObjectChange
 from activator.lab.kubelet import PodProcess, Probes, Tell, ToyNode
-from activator.lab.objects import PORT, REVISION, is_live, revision_of
+from activator.lab.objects import PORT, REVISION, Object, is_live, revision_of
 from activator.lab.pod import PodOptions, pod_arguments
 
-Object = dict[str, Any]
 Address = tuple[str, int]
 
 NAMESPACE: Final = "default"
-#: Seconds from a change of a slice to its effect: kube-proxy's least interval between writes.
-DELAY: Final = 1.0
 _READ_BYTES: Final = 64 * 1024
 
 
@@ -39,18 +37,22 @@ class ServiceProxy:
     """The proxy of the sample pods' port of one Service. It needs a running loop.
 
     Attributes:
-        host, port: where it listens; the port is set by `start`.
-        delay: seconds from a change of a slice to its effect.
+        where: host and port for clients; the port is set by `start`.
+        endpoints: the addresses to which connections go now.
         refused: how many connections found no endpoint, or one that refused them.
     """
 
-    def __init__(self, plane: ControlPlane, service: str, delay: float = DELAY) -> None:
-        self.host, self.port = "127.0.0.1", 0
-        self.delay = delay
+    def __init__(self, plane: ControlPlane, service: str, delay: float) -> None:
+        """
+        Arguments:
+            delay: seconds from a change of a slice to its effect, as kube-proxy has one.
+        """
+        self.where: Address = ("127.0.0.1", 0)
+        self.endpoints: list[Address] = []
         self.refused = 0
+        self._delay = delay
         self._plane = plane
-        self._service = service
-        self._endpoints: list[Address] = []
+        self._is_own = controllers.lists(service)
         self._timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,8 +65,8 @@ class ServiceProxy:
         """
         self._sync()
         self._plane.store.listen(self._on_change)
-        self._server = await asyncio.start_server(self._serve, self.host, 0, backlog=4096)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, *self.where, backlog=4096)
+        self.where = self._server.sockets[0].getsockname()
 
     async def close(self) -> None:
         """Stop listening, and break all connections."""
@@ -78,29 +80,16 @@ class ServiceProxy:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    @property
-    def where(self) -> Address:
-        """Host and port for clients."""
-        return self.host, self.port
-
-    @property
-    def endpoints(self) -> list[Address]:
-        """The addresses to which connections go now."""
-        return list(self._endpoints)
-
     def _on_change(self, change: ObjectChange) -> None:
-        is_seen = (
-            change.resource == api.SLICES and controllers.service_of(change.last) == self._service
-        )
+        is_seen = change.resource == api.SLICES and self._is_own(change.last)
         if is_seen and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self.delay, self._sync)
+            self._timer = asyncio.get_running_loop().call_later(self._delay, self._sync)
 
     def _sync(self) -> None:
         self._timer = None
-        slices = self._plane.store.select(
-            api.SLICES, NAMESPACE, lambda found: controllers.service_of(found) == self._service
+        self.endpoints = endpoints_of(
+            self._plane.store.select(api.SLICES, NAMESPACE, self._is_own), PORT
         )
-        self._endpoints = endpoints_of(slices, PORT)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -108,19 +97,17 @@ class ServiceProxy:
         self._tasks.add(task)
         try:
             await self._forward(reader, writer)
-        except OSError:
+        except* OSError:
             _reset(writer)
         finally:
             self._tasks.discard(task)
             writer.close()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._endpoints:
-            self.refused += 1
-            _reset(writer)
-            return
         try:
-            there, onward = await asyncio.open_connection(*random.choice(self._endpoints))
+            if not self.endpoints:
+                raise ConnectionRefusedError
+            there, onward = await asyncio.open_connection(*random.choice(self.endpoints))
         except OSError:
             self.refused += 1
             raise
@@ -128,8 +115,6 @@ class ServiceProxy:
             async with asyncio.TaskGroup() as both:
                 both.create_task(_copy(reader, onward))
                 both.create_task(_copy(there, writer))
-        except* OSError:
-            _reset(writer)
         finally:
             onward.close()
 
@@ -157,25 +142,18 @@ def endpoints_of(slices: list[Object], port_name: str) -> list[Address]:
         slices: of one Service, by any author.
         port_name: the name of the Service's port.
     """
-    ready: list[Address] = []
-    leaving: list[Address] = []
+    ready: set[Address] = set()
+    leaving: set[Address] = set()
     for found in slices:
-        number = _number(found, port_name)
-        for endpoint in found["endpoints"] or () if number else ():
+        ports = [each["port"] for each in found["ports"] or () if each["name"] == port_name]
+        for endpoint in found["endpoints"] or ():
             conditions = endpoint.get("conditions") or {}
-            addresses = [(address, number) for address in endpoint["addresses"]]
+            addresses = {*product(endpoint["addresses"], ports)}
             if conditions.get("ready", True):
-                ready += addresses
+                ready |= addresses
             elif conditions.get("serving") and conditions.get("terminating"):
-                leaving += addresses
-    return sorted(set(ready or leaving))
-
-
-def _number(slice_: Object, port_name: str) -> int:
-    for port in slice_["ports"] or ():
-        if port["name"] == port_name:
-            return int(port["port"])
-    return 0
+                leaving |= addresses
+    return sorted(ready or leaving)
 
 
 #: The duration of a second in probes of pods of Deployments: kubelet's 10 s become 1 s.
@@ -215,6 +193,7 @@ class ToyCluster:
         self._tell = tell
         self._started: Counter[str] = Counter()
         self._options: dict[str, Mapping[str, Any]] = {}
+        self._proxies: list[ServiceProxy] = []
         self._mirror = controllers.Mirror(self.plane.store, folder, MIRRORED) if folder else None
         self._deployments = controllers.Deployments(self.plane)
         self.node = ToyNode(self.plane, addresses, tasks, tell, pace)
@@ -232,6 +211,8 @@ class ToyCluster:
 
     async def close(self) -> None:
         """End all pods and connections."""
+        for proxy in self._proxies:
+            await proxy.close()
         for part in (self._mirror, self._deployments, self.slices, self._endpoints, self.node):
             if part is not None:
                 part.close()
@@ -277,10 +258,19 @@ class ToyCluster:
 
     def listed(self, name: str) -> list[Object]:
         """Return the endpoints of a Service, of all its slices."""
-        found = self.plane.store.select(
-            api.SLICES, NAMESPACE, lambda each: controllers.service_of(each) == name
-        )
+        found = self.plane.store.select(api.SLICES, NAMESPACE, controllers.lists(name))
         return [endpoint for each in found for endpoint in each["endpoints"] or ()]
+
+    async def open(self, service: str, delay: float) -> ServiceProxy:
+        """Open a Service to clients.
+
+        Arguments:
+            delay: seconds from a change of an EndpointSlice to its effect.
+        """
+        proxy = ServiceProxy(self.plane, service, delay)
+        await proxy.start()
+        self._proxies.append(proxy)
+        return proxy
 
     def _on_change(self, change: ObjectChange) -> None:
         if change.resource == api.DEPLOYMENTS and change.old and change.new:
@@ -338,5 +328,4 @@ class ToyCluster:
         found = self.plane.store.select(
             api.PODS, NAMESPACE, lambda pod: is_live(pod) and revision_of(pod) == revision
         )
-        names = (pod["metadata"]["name"] for pod in found)
-        return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
+        return [pod["metadata"]["name"] for pod in sorted(found, key=controllers.number)]

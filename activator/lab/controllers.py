@@ -8,16 +8,15 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from activator.lab import objects
 from activator.lab.control_plane import api
 from activator.lab.control_plane.plane import ControlPlane
-from activator.lab.control_plane.store import ObjectChange, PlaneStore, matches
-
-Object = dict[str, Any]
-Key = tuple[str, str]
+from activator.lab.control_plane.store import Key, ObjectChange, PlaneStore, matches, owners
+from activator.lab.objects import Object
 
 HASH_LABEL: Final = "pod-template-hash"
 #: The only node.
@@ -25,6 +24,7 @@ NODE: Final = "laptop"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 CONTROLLER: Final = "endpointslice-controller.k8s.io"
 SERVICE_NAME: Final = "kubernetes.io/service-name"
+_OURS: Final = {MANAGED_BY: CONTROLLER}
 #: Seconds from a change of a pod to the change of its slice: the median of a real control plane.
 LAG: Final = 0.009
 #: Most seconds between two attempts to write an object that the API server refuses.
@@ -133,25 +133,18 @@ class Deployments(_Controller):
         """Return the pods of a Deployment that do not terminate."""
         uid, namespace = found["metadata"]["uid"], found["metadata"]["namespace"]
         return self._plane.store.select(
-            api.PODS, namespace, lambda pod: objects.is_live(pod) and uid in _owners(pod)
+            api.PODS, namespace, lambda pod: objects.is_live(pod) and uid in owners(pod)
         )
 
     def _create(self, found: Object, version: str) -> None:
         metadata, template = found["metadata"], found["spec"]["template"]
         self._started[metadata["uid"]] += 1
         labels = {**(template["metadata"].get("labels") or {}), HASH_LABEL: version}
-        owner = {
-            "apiVersion": api.DEPLOYMENTS.api_version,
-            "kind": api.DEPLOYMENTS.kind,
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "controller": True,
-        }
         pod = {
             "metadata": {
                 "name": f"{metadata['name']}-{self._started[metadata['uid']]}",
                 "labels": labels,
-                "ownerReferences": [owner],
+                "ownerReferences": [_owner(api.DEPLOYMENTS, found)],
             },
             "spec": {**template["spec"], "nodeName": NODE},
         }
@@ -205,11 +198,12 @@ def template_hash(found: Object) -> str:
 
 def _expendable(pods: list[Object]) -> list[Object]:
     """Return pods in the order of their deletion: pods that are not ready first, then new pods."""
-    newest_first = sorted(pods, key=lambda pod: -_number(pod))
+    newest_first = sorted(pods, key=lambda pod: -number(pod))
     return sorted(newest_first, key=objects.is_ready)
 
 
-def _number(pod: Object) -> int:
+def number(pod: Object) -> int:
+    """Return the number at the end of a pod's name, which counts the pods of its owner."""
     return int(pod["metadata"]["name"].rpartition("-")[2])
 
 
@@ -217,8 +211,15 @@ def _hash_of(pod: Object) -> str:
     return str(pod["metadata"]["labels"].get(HASH_LABEL))
 
 
-def _owners(pod: Object) -> set[str]:
-    return {each["uid"] for each in pod["metadata"].get("ownerReferences") or ()}
+def _owner(resource: api.ApiKind, found: Object) -> Object:
+    """Return the reference to an object in the objects that its controller creates."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": found["metadata"]["name"],
+        "uid": found["metadata"]["uid"],
+        "controller": True,
+    }
 
 
 Tell = Callable[[str, Object], object]
@@ -245,7 +246,7 @@ class EndpointSlices(_Controller):
         namespace = metadata.get("namespace", "")
         if change.resource == api.SERVICES:
             return {(namespace, metadata["name"])}
-        if change.resource == api.SLICES and _is_ours(change.last) and change.new is None:
+        if change.resource == api.SLICES and change.new is None and matches(_OURS, change.last):
             return {(namespace, metadata["labels"][SERVICE_NAME])}
         if change.resource != api.PODS:
             return ()
@@ -261,22 +262,14 @@ class EndpointSlices(_Controller):
             return
         pods = store.select(api.PODS, namespace, lambda pod: _selects(service, pod))
         wanted = {made["metadata"]["name"]: made for made in slices_of(service, pods)}
-        known = {
-            found["metadata"]["name"]: found
-            for found in store.select(
-                api.SLICES, namespace, lambda each: _is_ours(each) and service_of(each) == name
-            )
-        }
+        ours = store.select(api.SLICES, namespace, partial(matches, {**_OURS, SERVICE_NAME: name}))
+        known = {found["metadata"]["name"]: found for found in ours}
         for slice_name, made in wanted.items():
-            if slice_name not in known:
-                self._tell(name, self._plane.act("create", api.SLICES, namespace, "", made))
+            old = known.get(slice_name)
+            if old and all(old[part] == made[part] for part in ("endpoints", "ports")):
                 continue
-            old, parts = known[slice_name], ("endpoints", "ports")
-            if any(old[part] != made[part] for part in parts):
-                merged = {**old, **{part: made[part] for part in parts}}
-                self._tell(
-                    name, self._plane.act("update", api.SLICES, namespace, slice_name, merged)
-                )
+            verb = "update" if old else "create"
+            self._tell(name, self._plane.act(verb, api.SLICES, namespace, slice_name, made))
         for slice_name in known.keys() - wanted.keys():
             store.delete(api.SLICES, namespace, slice_name)
 
@@ -305,45 +298,31 @@ def endpoint(service: Object, pod: Object) -> Object:
     """Return the endpoint of a pod with an address, with its three conditions."""
     metadata, status = pod["metadata"], pod["status"]
     serving, terminating = objects.is_ready(pod), "deletionTimestamp" in metadata
-    ready = serving and not terminating
-    if service["spec"].get("publishNotReadyAddresses"):
-        ready = True
+    published = bool(service["spec"].get("publishNotReadyAddresses"))
+    ready = published or (serving and not terminating)
     return {
         "addresses": [status["podIP"]],
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
         "nodeName": pod["spec"]["nodeName"],
-        "targetRef": {
-            "kind": "Pod",
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-        },
+        "targetRef": objects.reference(metadata["namespace"], metadata["name"], metadata["uid"]),
     }
 
 
-def service_of(slice_: Object) -> str:
-    """Return the name of a slice's Service; empty for none."""
-    return str((slice_["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
+def lists(service: str) -> Callable[[Object], bool]:
+    """Return the test whether a slice lists endpoints of a Service, by any author."""
+    return partial(matches, {SERVICE_NAME: service})
 
 
 def _slice(
     service: Object, index: int, ports: list[Object] | None, endpoints: list[Object] | None
 ) -> Object:
     metadata = service["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     return {
         "metadata": {
             "name": f"{metadata['name']}-{index + 1}",
             "namespace": metadata["namespace"],
-            "labels": {SERVICE_NAME: metadata["name"], MANAGED_BY: CONTROLLER},
-            "ownerReferences": [owner],
+            "labels": {**_OURS, SERVICE_NAME: metadata["name"]},
+            "ownerReferences": [{**_owner(api.SERVICES, service), "blockOwnerDeletion": True}],
         },
         "addressType": "IPv4",
         "ports": ports,
@@ -373,11 +352,6 @@ def _selects(service: Object, pod: Object) -> bool:
     return bool(selector) and matches(selector, pod)
 
 
-def _is_ours(slice_: Object) -> bool:
-    labels = slice_["metadata"].get("labels") or {}
-    return labels.get(MANAGED_BY) == CONTROLLER
-
-
 class RevisionEndpoints(_Controller):
     """Lists the pods of each Revision in the Endpoints of its private Service.
 
@@ -404,14 +378,8 @@ class RevisionEndpoints(_Controller):
         revision = store.get(api.REVISIONS, namespace, name)
         if revision is None:
             return
-        pods = store.select(
-            api.PODS,
-            namespace,
-            lambda pod: (
-                objects.is_live(pod) and objects.revision_of(pod) == name and _ip(pod) != ""
-            ),
-        )
-        listed = [_address(pod) for pod in pods if _ip(pod)]
+        pods = store.select(api.PODS, namespace, lambda pod: objects.revision_of(pod) == name)
+        listed = [_address(pod) for pod in pods if objects.is_live(pod) and _ip(pod)]
         uid = revision["metadata"]["uid"]
         made = objects.private_endpoints(name, listed, namespace=namespace, revision_uid=uid)
         old = store.get(api.ENDPOINTS, namespace, made["metadata"]["name"])

@@ -243,7 +243,7 @@ class Demo:
         self._addresses = addresses or AddressPool()
         self._narrator = Narrator()
         self._print: Print = lambda line: None
-        self._scaler = LocalScaler((), _ignore)
+        self._scaler = LocalScaler(())
         self._cluster: ToyCluster
         self._autoscalers: dict[tuple[str, str], ToyAutoscaler] = {}
         self._running: Future[None] | None = None
@@ -336,7 +336,8 @@ class Demo:
                 try:
                     await cluster.start()
                     self.kubeconfig = cluster.server.write_kubeconfig(Path(folder))
-                    await self._start_scaler()
+                    self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)))
+                    await self._scaler.start()
                     self._create_plain()
                     started.set_result(None)
                     await asyncio.get_running_loop().create_future()
@@ -345,13 +346,6 @@ class Demo:
                         each.close()
                     await self._scaler.close()
                     await cluster.close()
-
-    async def _start_scaler(self) -> None:
-        self._scaler = LocalScaler(("--kubeconfig", str(self.kubeconfig)), _ignore)
-        try:
-            await self._scaler.start()
-        except DidNotStart as error:
-            raise OSError(str(error)) from None
 
     def _create_plain(self) -> None:
         for shown in self._plain.values():
@@ -380,13 +374,12 @@ class Demo:
 
 def _free(port: int) -> int:
     """Return a port of this machine: the given one unless it is in use."""
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    try:
+        found = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        found = socket.create_server(("127.0.0.1", 0))
+    with found:
+        return int(found.getsockname()[1])
 
 
 def _service_of(pod: str) -> str:
@@ -394,15 +387,11 @@ def _service_of(pod: str) -> str:
 
 
 def _raise(error: BaseException | None) -> None:
-    """Raise the errors of the operating system, without the group of a TaskGroup around them."""
-    if isinstance(error, ExceptionGroup) and (found := error.subgroup(OSError)):
+    """Raise the errors that a start may have, without the group of a TaskGroup around them."""
+    if isinstance(error, ExceptionGroup) and (found := error.subgroup((OSError, DidNotStart))):
         raise OSError("; ".join(map(str, found.exceptions)))
     if error is not None:
         raise error
-
-
-def _ignore(line: dict[str, Any]) -> None:
-    pass
 
 
 #: Lines about responses per second and service; one line counts the rest.
@@ -440,19 +429,18 @@ class Narrator:
             clock: the time of day, for the start of each line.
         """
         service = event.service.name
-        lines = self._on_response(event) if event.kind == "responded" else self._other(event)
+        match event.kind:
+            case "responded":
+                lines = self._on_response(event)
+            case "queued":
+                lines = self._on_queued(event)
+            case kind:
+                words = {"pod": event.pod, "delay": event.service.start_after, **event.details}
+                lines = [_LINES[kind].format(**words)] if kind in _LINES else []
         stamp = f"{clock:%H:%M:%S}.{clock.microsecond // 1000:03d}"
         if event.service.listen_port:
             lines = [text.replace(" request", " connection") for text in lines]
         return [f"{stamp}  {service:<8} {text}" for text in lines]
-
-    def _other(self, event: DemoEvent) -> list[str]:
-        if event.kind == "queued":
-            return self._on_queued(event)
-        if (line := _LINES.get(event.kind)) is None:
-            return []
-        delay = event.service.start_after
-        return [line.format(pod=event.pod, delay=delay, **event.details)]
 
     def _on_queued(self, event: DemoEvent) -> list[str]:
         """Return a line for the first queued request; none for others until its response."""
@@ -468,10 +456,8 @@ class Narrator:
         since = self._queued_since.pop(name, None)
         if since is not None:
             waited = (event.at - since) * 1000
-            return [
-                f"{event.pod} responds to the first queued request, {waited:,.0f} ms after its "
-                "arrival"
-            ]
+            after = f"{waited:,.0f} ms after its arrival"
+            return [f"{event.pod} responds to the first queued request, {after}"]
         since, count = self._responses.get(name, (event.at, 0))
         lines = []
         if event.at - since >= 1:

@@ -1,16 +1,33 @@
 """Run a Python module in a process that ends when its standard input ends.
 
-The lab starts its activator this way, so that the activator does not outlive a killed lab.
+The lab starts its programs and pods this way, so that they do not outlive a killed lab.
 
     python -m activator.lab.end_with_stdin activator local --manifests DIR
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import runpy
 import sys
 import threading
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+
+async def start(module: str, *arguments: str, **more: Any) -> Process:
+    """Start a Python module in a process that ends with this one, even if this one is killed.
+
+    Arguments:
+        more: as `asyncio.create_subprocess_exec` takes them.
+    """
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "activator.lab.end_with_stdin", module, *arguments),
+        stdin=PIPE,
+        start_new_session=True,  # a Ctrl-C must not reach it: the lab ends it in order
+        **more,
+    )
 
 
 def main() -> None:

@@ -26,12 +26,10 @@ from activator.lab.cluster import PACE, ToyCluster
 from activator.lab.control_plane.api import DEPLOYMENTS, EVENTS, PODS, SERVICES, SLICES
 from activator.lab.control_plane.plane import KUBECONFIG
 from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME
-from activator.lab.handles import PATIENCE, POLL_PERIOD, AppHandle, Overdue, View
+from activator.lab.handles import PATIENCE, AppHandle, Overdue, View
 from activator.lab.kubelet import Probes, probed_switches
-from activator.lab.objects import CPU, TCP_PROBE, deployment, revision, service
+from activator.lab.objects import CPU, TCP_PROBE, Object, deployment, revision, service
 from activator.lab.timeline import Timeline, TimelineEntry, Who
-
-Object = dict[str, Any]
 
 #: Seconds by which events may be late: the activator sends them ten times a second at most.
 EVENTS_LATE = 0.15
@@ -118,8 +116,6 @@ class Environment:
 
     async def close(self) -> None:
         """End all processes."""
-        for each in self.apps:
-            await each.close()
         await self.activator.close()
         await self.scaler.close()
         await self.cluster.close()
@@ -163,6 +159,17 @@ class Environment:
         """Add the check that a response has status 200."""
         self.expect(what, response.status == 200, response)
 
+    def expect_response(
+        self, what: str, response: programs.ClientResponse, status: int, **headers: str
+    ) -> None:
+        """Add the check of a response's status and headers, with underscores in their names."""
+        seen = {name: response.headers.get(name.replace("_", "-")) for name in headers}
+        self.expect(what, (response.status, seen) == (status, headers), response)
+
+    def expect_all_200(self, what: str, responses: Sequence[programs.ClientResponse]) -> None:
+        """Add the check that each response has status 200."""
+        self.expect(what, all(each.status == 200 for each in responses), responses[:3])
+
     def expect_only_200(self, what: str, load: programs.SteadyTraffic, method: str = "GET") -> None:
         """Add the check that each response to traffic of a method has status 200."""
         statuses = load.statuses(method)
@@ -204,7 +211,9 @@ class Environment:
 
     # -- waiting --------------------------------------------------------------------------------
 
-    async def until(self, is_so: Callable[[], object], what: str) -> None:
+    async def until(
+        self, is_so: Callable[[], object], what: str, patience: float = PATIENCE
+    ) -> None:
         """Return when events of pods or kubelet have made a condition true.
 
         Arguments:
@@ -212,10 +221,10 @@ class Environment:
             what: the condition in words, for the error.
 
         Raises:
-            Overdue: the condition was not true within `PATIENCE` seconds.
+            Overdue: the condition was not true within so many seconds.
         """
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 while not is_so():
                     self.changed.clear()
                     await self.changed.wait()
@@ -294,17 +303,6 @@ class Environment:
         self.note(Who.KUBERNETES, f"Deployment {handle.name}: the template changes")
         labels = {"metadata": {"labels": {"version": "b"}}}
         self.cluster.patch(DEPLOYMENTS, handle.name, {"spec": {"template": labels}})
-
-    async def until_event(self, service: str, reason: str) -> list[str]:
-        """Return the reasons of all Events on a Service once it has one of this reason.
-
-        The scaler writes an Event a moment after its API shows the reason. Returns after `PATIENCE`
-        seconds in any case.
-        """
-        end = time.monotonic() + PATIENCE
-        while reason not in (found := self.events(service)) and time.monotonic() < end:  # noqa: ASYNC110 # the store has no event
-            await asyncio.sleep(POLL_PERIOD)
-        return found
 
     def events(self, service: str) -> list[str]:
         """Return the reasons of all Events on a Service."""
@@ -437,15 +435,9 @@ class Environment:
 
     def _create_system(self) -> None:
         """Create the objects that a cluster has of activator and scaler themselves."""
-        pod: Object = {
-            "metadata": {
-                "name": programs.SCALER_POD,
-                "namespace": programs.SYSTEM,
-                "labels": {"app": "activator-scale"},
-            },
-            "spec": {"containers": [{"name": "scale"}]},
-        }
-        self.cluster.create(PODS, pod)
+        metadata = {"name": programs.SCALER_POD, "labels": {"app": "activator-scale"}}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": "scale"}]}}
+        self.cluster.plane.act("create", PODS, programs.SYSTEM, "", pod)
 
     def _list_activator(self, place: PodPlace) -> None:
         """List an activator as a ready endpoint of the activators' Service."""

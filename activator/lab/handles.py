@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from asyncio import Task
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from activator.lab.cluster import ServiceProxy
 from activator.lab.kubelet import PodProcess
 from activator.lab.programs import ClientResponse, LocalProgram, fetch
 from activator.lab.timeline import Who, of_view
@@ -29,6 +29,11 @@ POLL_PERIOD = 0.01
 
 class Overdue(Exception):
     """An expected event did not come within `PATIENCE` seconds; the text names it."""
+
+
+def verdict(pod: View) -> list[str]:
+    """Return what a view shows of a pod: Kubernetes' list, probe, decision, and its rule."""
+    return [pod[key] for key in ("kubernetes", "probe", "decision", "decidedBy")]
 
 
 class PodHandle:
@@ -49,6 +54,10 @@ class PodHandle:
         """The pod's name in Endpoints."""
         return self.process.options.name
 
+    def in_view(self, view: View) -> View:
+        """Return the pod as a view of its service shows it; empty if it does not."""
+        return next((each for each in view["pods"] if each["uid"] == self.process.uid), {})
+
     def count(self, event: str) -> int:
         """Return how often the pod has reported a kind of event."""
         return sum(kind == event for kind, _ in self.events)
@@ -56,6 +65,10 @@ class PodHandle:
     async def until(self, event: str, count: int = 1) -> None:
         """Return when the pod has reported a kind of event so many times since its start."""
         await self._environment.until(lambda: self.count(event) >= count, f"{self.name}: {event}")
+
+    async def until_responses(self, count: int) -> None:
+        """Return when the pod has responded to so many more requests."""
+        await self.until("responded", self.count("responded") + count)
 
     async def switch(self, name: str, fault: str) -> None:
         """Toggle a switch on the pod's admin port.
@@ -77,18 +90,16 @@ class PodHandle:
         return found
 
     async def _admin(self, path: str) -> ClientResponse:
-        return await fetch(self.process.options.address, self.process.options.admin_port, path)
+        return await fetch(*self.process.options.switches, path)
 
     async def probe_as_kubelet(self) -> ClientResponse:
         """Send kubelet's readiness probe to queue-proxy, and return the response."""
         headers = {"User-Agent": "kube-probe/1.34", "K-Network-Probe": "queue"}
-        return await fetch(
-            self.process.options.address, self.process.options.port, "/", headers=headers
-        )
+        return await fetch(*self.process.options.where, "/", headers=headers)
 
     async def request_directly(self) -> ClientResponse:
         """Send a request to the pod without the activator, and return the response."""
-        return await fetch(self.process.options.address, self.process.options.port, "/")
+        return await fetch(*self.process.options.where, "/")
 
     def terminate(self) -> None:
         """Delete the pod: it leaves its Endpoints, and gets SIGTERM."""
@@ -115,7 +126,6 @@ class AppHandle:
         self.pods_service = name
         self._environment = environment
         self._query = "?kind=service" if is_plain else ""
-        self._proxy: ServiceProxy | None = None
 
     async def view(self, who: Who = Who.ACTIVATOR) -> View:
         """Return the revision or Service as the API of the activator or the scaler shows it.
@@ -157,6 +167,16 @@ class AppHandle:
             await asyncio.sleep(POLL_PERIOD)
         state = f"its state: {of_view(found)}" if who is Who.ACTIVATOR else f"{found}"
         raise Overdue(f"the {who.value} did not reach: {self.name}: {what}; {state}")
+
+    async def occupy(self, target: str, count: int, what: str) -> list[Task[ClientResponse]]:
+        """Start so many slow requests; return them when each pod has one.
+
+        Arguments:
+            what: the condition in words.
+        """
+        slow = [self._environment.start_request(self, target) for _ in range(count)]
+        await self.until_view(what, lambda view: all(pod["inFlight"] for pod in view["pods"]))
+        return slow
 
     async def until_usable(self, count: int, what: str) -> None:
         """Return when the activator uses so many pods.
@@ -222,19 +242,3 @@ class AppHandle:
             return len(ready) == count == len(listed)
 
         await self._environment.until(is_so, f"{count} pods of {self.name} are ready")
-
-    async def open(self, delay: float) -> ServiceProxy:
-        """Open the Service itself to clients, without the activator.
-
-        Arguments:
-            delay: seconds from a change of an EndpointSlice to its effect.
-        """
-        plane = self._environment.cluster.plane
-        self._proxy = ServiceProxy(plane, self.name, delay)
-        await self._proxy.start()
-        return self._proxy
-
-    async def close(self) -> None:
-        """Close the Service to clients."""
-        if self._proxy is not None:
-            await self._proxy.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from asyncio import Task, TaskGroup
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
@@ -17,11 +16,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from activator.lab import end_with_stdin
 from activator.lab.addresses import AddressPool, PodPlace
 from activator.lab.control_plane.api import PODS
 from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.store import ObjectChange
-from activator.lab.objects import revision_of
+from activator.lab.objects import Object, revision_of
 from activator.lab.pod import PodOptions, parse_options, pod_arguments
 from activator.lab.programs import fetch, open_and_close
 
@@ -216,15 +216,9 @@ class PodProcess:
 
     async def _run_once(self) -> bool:
         """Run one process from start to end; return whether it is being restarted."""
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "activator.lab.pod",
-            *pod_arguments(self.options),
-            stdin=PIPE,  # the pod ends with this pipe, even if this process is killed
-            stdout=PIPE,
-            stderr=DEVNULL,
-            start_new_session=True,  # a Ctrl-C must not reach the pod: the lab ends it in order
+        arguments = pod_arguments(self.options)
+        self._process = process = await end_with_stdin.start(
+            "activator.lab.pod", *arguments, stdout=PIPE, stderr=DEVNULL
         )
         again = False
         try:
@@ -286,7 +280,7 @@ class PodProcess:
         return not probes.sidecar_readiness or await self._asked("/sidecarReady") == 200
 
     async def _is_port_ready(self) -> bool:
-        where = self.options.address, self.options.port
+        where = self.options.where
         match self._probes.readiness:
             case KubeletReadiness.QUEUE_PROXY:
                 return await ask(*where, "/", probe="queue") == 200
@@ -313,12 +307,10 @@ class PodProcess:
 
     async def _asked(self, path: str) -> int:
         """Return the status of the pod's admin port, as `ask` does."""
-        return await ask(self.options.address, self.options.admin_port, path)
+        return await ask(*self.options.switches, path)
 
     def _is_probed(self) -> bool:
-        if self.stopping and not self._probes.while_terminating:
-            return False
-        return not self._is_over
+        return not self._is_over and (self._probes.while_terminating or not self.stopping)
 
     def _set_ready(self, ready: bool) -> None:
         if ready != self.ready:
@@ -346,10 +338,9 @@ class PodProcess:
             await self._asked("/kill")
         elif container is ProbedContainer.SIDECAR:
             self._set_ready(False)
-        elif self._process is not None:
+        else:
             self._comes_back = asyncio.Event()
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self.kill()
 
     async def _start(self, container: ProbedContainer | None) -> None:
         if container is ProbedContainer.APPLICATION:
@@ -375,8 +366,6 @@ async def _end(process: Process, grace: float) -> None:
             process.kill()
             await process.wait()
 
-
-Object = dict[str, Any]
 
 #: Seconds before kubelet starts a container again that ended by itself; kubelet waits up to 5 min.
 RESTART_AFTER: Final = 0.2
@@ -488,8 +477,7 @@ class ToyNode:
 
     def _object(self, pod: PodProcess) -> Object | None:
         found = self._plane.store.get(PODS, pod.namespace, pod.options.name)
-        is_same = found is not None and found["metadata"]["uid"] == pod.uid
-        return found if is_same else None
+        return found if found and found["metadata"]["uid"] == pod.uid else None
 
 
 def options_of(pod: Object, place: PodPlace) -> PodOptions:

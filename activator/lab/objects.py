@@ -27,6 +27,12 @@ class PodAddress(NamedTuple):
     ready: bool = False
 
 
+def _object(version: str, kind: str, name: str, namespace: str = "default", **more: Any) -> Object:
+    """Return an object without a spec; ``more`` are further fields of its metadata."""
+    metadata = {"name": name, "namespace": namespace, **more}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
+
+
 def revision(
     name: str,
     *,
@@ -71,22 +77,13 @@ def revision(
         "serving.knative.dev/configuration": name,
         "serving.knative.dev/configurationGeneration": "1",
     }
-    return {
-        "apiVersion": "serving.knative.dev/v1",
-        "kind": "Revision",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": uid or str(uuid4()),
-            "labels": labels,
-            "annotations": dict(annotations or {}),
-        },
-        "spec": {
-            "containerConcurrency": container_concurrency,
-            "timeoutSeconds": timeout,
-            "containers": containers,
-        },
+    more = {"uid": uid or str(uuid4()), "labels": labels, "annotations": dict(annotations or {})}
+    spec = {
+        "containerConcurrency": container_concurrency,
+        "timeoutSeconds": timeout,
+        "containers": containers,
     }
+    return {**_object("serving.knative.dev/v1", "Revision", name, namespace, **more), "spec": spec}
 
 
 def private_endpoints(
@@ -102,9 +99,7 @@ def private_endpoints(
     Arguments:
         h2c: the pods accept HTTP/2.
     """
-    by_port: dict[int, list[PodAddress]] = {}
-    for pod in pods:
-        by_port.setdefault(pod.port, []).append(pod)
+    known = list(pods)
     labels = {
         "app": name,
         "networking.internal.knative.dev/serverlessservice": name,
@@ -113,24 +108,19 @@ def private_endpoints(
         "serving.knative.dev/revisionUID": revision_uid or f"uid-of-{name}",
         "serving.knative.dev/service": name,
     }
-    found: Object = {
-        "apiVersion": "v1",
-        "kind": "Endpoints",
-        "metadata": {"name": f"{name}-private", "namespace": namespace, "labels": labels},
-    }
-    if by_port:  # Kubernetes leaves the field out rather than empty
-        found["subsets"] = [
-            _subset(namespace, port, by_port[port], h2c) for port in sorted(by_port)
-        ]
+    found = _object("v1", "Endpoints", f"{name}-private", namespace, labels=labels)
+    if known:  # Kubernetes leaves the field out rather than empty
+        ports = sorted({pod.port for pod in known})
+        found["subsets"] = [_subset(namespace, port, known, h2c) for port in ports]
     return found
 
 
 def _subset(namespace: str, port: int, pods: list[PodAddress], h2c: bool) -> Object:
     subset: Object = {}
     for key, ready in (("addresses", True), ("notReadyAddresses", False)):
-        listed = [_address(namespace, pod) for pod in pods if pod.ready is ready]
+        listed = [pod for pod in pods if (pod.port, pod.ready) == (port, ready)]
         if listed:
-            subset[key] = listed
+            subset[key] = [_address(namespace, pod) for pod in listed]
     name = "http2" if h2c else "http"
     subset["ports"] = [{"name": name, "port": port, "protocol": "TCP"}]
     return subset
@@ -139,9 +129,13 @@ def _subset(namespace: str, port: int, pods: list[PodAddress], h2c: bool) -> Obj
 def _address(namespace: str, pod: PodAddress) -> Object:
     address: Object = {"ip": pod.ip, "nodeName": "laptop"}
     if pod.uid:
-        target = {"kind": "Pod", "name": pod.name, "namespace": namespace, "uid": pod.uid}
-        address["targetRef"] = target
+        address["targetRef"] = reference(namespace, pod.name, pod.uid)
     return address
+
+
+def reference(namespace: str, pod: str, uid: str) -> Object:
+    """Return the reference to a pod in the list of a Service's endpoints."""
+    return {"kind": "Pod", "name": pod, "namespace": namespace, "uid": uid}
 
 
 def write_object(folder: Path, found: Object) -> Path:
@@ -201,19 +195,9 @@ def deployment(
     if probe is not None:
         container["readinessProbe"] = probe
     labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [container]},
-            },
-        },
-    }
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {**_object("apps/v1", "Deployment", name), "spec": spec}
 
 
 def service(name: str, *, annotations: Mapping[str, str] | None = None) -> Object:
@@ -223,15 +207,9 @@ def service(name: str, *, annotations: Mapping[str, str] | None = None) -> Objec
         annotations: of the activator, without their prefix; None for a Service without them.
     """
     found = {f"{PREFIX}{key}": value for key, value in (annotations or {}).items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "default", "annotations": found},
-        "spec": {
-            "selector": {"app": name},
-            "ports": [{"name": PORT, "port": 80, "targetPort": PORT}],
-        },
-    }
+    ports = [{"name": PORT, "port": 80, "targetPort": PORT}]
+    spec = {"selector": {"app": name}, "ports": ports}
+    return {**_object("v1", "Service", name, annotations=found), "spec": spec}
 
 
 def is_ready(pod: Object) -> bool:

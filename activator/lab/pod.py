@@ -36,8 +36,8 @@ QUEUE_PER_SLOT = 10
 ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
-def _error(status: int, body: str) -> http1.PodResponse:
-    return http1.PodResponse(status, body.encode(), headers=ERROR_HEADERS)
+def _error(status: int, body: str) -> http1.HttpResponse:
+    return http1.HttpResponse(status, body.encode(), headers=ERROR_HEADERS)
 
 
 NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
@@ -49,7 +49,7 @@ DRAINING = _error(503, "shutting down\n")
 
 def traffic_refusal(
     container_concurrency: int, in_flight: int, running: bool
-) -> http1.PodResponse | None:
+) -> http1.HttpResponse | None:
     """Return queue-proxy's error response; None if the application gets the request.
 
     Arguments:
@@ -62,9 +62,6 @@ def traffic_refusal(
     return None if running else NOT_LISTENING
 
 
-#: Connections that may wait to be accepted: the activator may dial thousands at once.
-BACKLOG = 4096
-READ_BYTES = 256 * 1024
 #: Seconds without a request before a draining pod stops listening. queue-proxy waits 30 s, because
 #: routes spread slowly in a cluster.
 QUIET_PERIOD = 0.5
@@ -72,7 +69,6 @@ QUIET_PERIOD = 0.5
 DRAIN_TIMEOUT = 60.0
 
 Emit = Callable[..., None]
-Handler = Callable[[http1.PodRequest, asyncio.StreamWriter], Any]
 
 
 def _option(default: Any, help: str) -> Any:
@@ -87,7 +83,6 @@ class PodOptions:
         admin_port: port of the switches on the same address.
         start_after: seconds from process start to listening: image pull and application start.
         quiet_period: seconds without a request before a draining pod stops listening.
-        follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
         blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
             reports ready without a check.
         polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
@@ -102,18 +97,34 @@ class PodOptions:
     start_after: float = _option(0.0, "seconds")
     container_concurrency: int = _option(0, "requests that the application may have; 0: no limit")
     quiet_period: float = _option(QUIET_PERIOD, "seconds")
-    follow_stdin: bool = _option(False, "end when stdin ends")
     report_requests: bool = _option(False, "a line for each request")
     blind: bool = _option(False, "queue-proxy reports ready without a check of the application")
     polls_sidecar: bool = _option(False, "queue-proxy also polls the sidecar")
     plain: bool = _option(False, "without queue-proxy")
     readiness_port: int | None = _option(None, "0: any free one; default: none")
 
+    @property
+    def where(self) -> tuple[str, int]:
+        """Address and port for requests and probes."""
+        return self.address, self.port
+
+    @property
+    def switches(self) -> tuple[str, int]:
+        """Address and port of the switches."""
+        return self.address, self.admin_port
+
 
 def probe_response(
-    request: http1.PodRequest, switches: application.Switches, options: PodOptions
-) -> http1.PodResponse | None:
-    """Return queue-proxy's response to a probe; None for a request that is no probe."""
+    request: http1.HttpRequest, switches: application.Switches, options: PodOptions
+) -> http1.HttpResponse | None:
+    """Return queue-proxy's response to a probe; None for a request that is no probe.
+
+    Without queue-proxy, requests to the application's health page are the probes.
+    """
+    if options.plain and request.path != "/healthz":
+        return None
+    if options.plain:
+        return http1.text(200 if switches.ready and not switches.draining else 503, "")
     probe = request.header("k-network-probe")
     if probe != "probe" and not request.header("user-agent").startswith(PROBER_AGENTS):
         return None
@@ -121,14 +132,13 @@ def probe_response(
         return DRAINING
     if probe == "probe":  # of an ingress
         if hash_value := request.header("k-network-hash"):
-            return http1.PodResponse(200, headers=(("K-Network-Hash", hash_value),))
+            return http1.HttpResponse(200, headers=(("K-Network-Hash", hash_value),))
         return http1.text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
     if probe != "queue":
         return http1.text(400, f"unexpected probe header value: {probe}\n")
-    if not options.blind and not (switches.ready and switches.running):
-        return http1.PodResponse(503)
-    if options.polls_sidecar and not switches.sidecar_ready:
-        return http1.PodResponse(503)
+    is_ready = options.blind or (switches.ready and switches.running)
+    if not is_ready or (options.polls_sidecar and not switches.sidecar_ready):
+        return http1.HttpResponse(503)
     return http1.text(200, "queue")
 
 
@@ -144,7 +154,6 @@ class Pod:
         self._application = application.Application(options.name, self.switches, self.counters)
         slots = 0 if options.plain else options.container_concurrency
         self._slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
-        self._writers: set[asyncio.StreamWriter] = set()
         self._probe_passed = False
         self._arrived = asyncio.Event()
         self._left = asyncio.Event()
@@ -159,77 +168,62 @@ class Pod:
         """
         if await _is_set_within(self.stop, self.options.start_after):
             return
-        servers = []
-        if self.options.admin_port:  # first: a script may use it as soon as the pod serves
-            servers.append(await self._listen(self.options.admin_port, self._answer_admin))
-        server = await self._listen(self.options.port, self._answer_traffic)
-        servers.append(server)
-        details = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
-        if self.options.readiness_port is not None:
-            other = await self._listen(self.options.readiness_port, self._answer_readiness)
-            servers.append(other)
-            details["readiness_port"] = other.sockets[0].getsockname()[1]
-        self._emit("listening", **details)
+        admin, traffic, readiness = map(
+            http1.HttpServer, (self._answer_admin, self._answer_traffic, self._answer_readiness)
+        )
+        options, details = self.options, {"pid": os.getpid()}
+        if options.admin_port:  # first: a script may use it as soon as the pod serves
+            await admin.start(options.address, options.admin_port)
+        await traffic.start(options.address, options.port)
+        if options.readiness_port is not None:
+            await readiness.start(options.address, options.readiness_port)
+            details["readiness_port"] = readiness.port
+        self._emit("listening", port=traffic.port, **details)
         await self.stop.wait()
-        await self._drain(server)
-        for each in servers:
+        await self._drain(traffic)
+        for each in (admin, traffic, readiness):
             each.close()
-        for writer in list(self._writers):
-            writer.close()
         self._emit("stopped")
 
-    async def _listen(self, port: int, handler: Handler) -> asyncio.Server:
-        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.add(writer)
-            try:
-                await _converse(reader, writer, handler)
-            finally:
-                self._writers.discard(writer)
-                writer.close()
-
-        return await asyncio.start_server(
-            converse, self.options.address, port, backlog=BACKLOG, limit=READ_BYTES
-        )
-
-    async def _drain(self, server: asyncio.Server) -> None:
+    async def _drain(self, server: http1.HttpServer) -> None:
         """Fail probes, wait for a quiet period, stop listening, wait for requests in flight."""
         self.switches.draining = True
         self._emit("draining", in_flight=self.counters.in_flight)
         self._arrived.clear()
         while await _is_set_within(self._arrived, self.options.quiet_period):
             self._arrived.clear()
-        server.close()
+        server.stop_listening()
         deadline = time.monotonic() + DRAIN_TIMEOUT
         while self.counters.in_flight and (left := deadline - time.monotonic()) > 0:
             self._left.clear()
             await _is_set_within(self._left, left)
 
-    async def _answer_admin(self, request: http1.PodRequest, writer: asyncio.StreamWriter) -> None:
+    async def _answer_admin(self, request: http1.HttpRequest, connection: http1.Connection) -> None:
         if request.path == "/wait-for-drain":
             self.switches.draining = True
-            await _send(writer, request, http1.text(200, "", delay=self.options.quiet_period))
+            await connection.send(request, http1.text(200, "", delay=self.options.quiet_period))
         else:
             answer = application.admin_response(request, self.switches, self.counters)
             self._note_switches()
-            await _send(writer, request, answer)
+            await connection.send(request, answer)
 
     async def _answer_readiness(
-        self, request: http1.PodRequest, writer: asyncio.StreamWriter
+        self, request: http1.HttpRequest, connection: http1.Connection
     ) -> None:
         self.counters.at_readiness_port += 1
         ready = self.switches.ready and self.switches.running
-        await _send(writer, request, http1.text(200 if ready else 503, ""))
+        await connection.send(request, http1.text(200 if ready else 503, ""))
 
     async def _answer_traffic(
-        self, request: http1.PodRequest, writer: asyncio.StreamWriter
+        self, request: http1.HttpRequest, connection: http1.Connection
     ) -> None:
-        if self.options.plain:
-            probe = application.health_response(request, self.switches)
-        else:
-            probe = probe_response(request, self.switches, self.options)
+        if application.asks_for_websocket(request):
+            await _echo(request, connection)
+            return
+        probe = probe_response(request, self.switches, self.options)
         if probe is not None:
             self._note_probe(request, probe.status)
-            await _send(writer, request, probe)
+            await connection.send(request, probe)
             return
         started = time.monotonic()
         request_id = request.header("x-request-id")
@@ -237,7 +231,7 @@ class Pod:
         self.counters.enter(request.method, request_id)
         status = 0
         try:
-            status = await self._serve(request, writer)
+            status = await self._serve(request, connection)
         finally:
             self.counters.leave()
             self._left.set()
@@ -246,12 +240,12 @@ class Pod:
                 details = {"path": request.path, "status": status, "took": took, "id": request_id}
                 self._emit("responded", **details)
 
-    async def _serve(self, request: http1.PodRequest, writer: asyncio.StreamWriter) -> int:
+    async def _serve(self, request: http1.HttpRequest, connection: http1.Connection) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
         refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None and not self.options.plain:
             self.counters.refuse(request.method, request.header("x-request-id"))
-            await _send(writer, request, refusal)
+            await connection.send(request, refusal)
             return refusal.status
         async with self._slots:
             answer = self._application.respond(request)
@@ -259,7 +253,7 @@ class Pod:
             if answer.delay:
                 cut = await _is_set_within(self._down, answer.delay)
                 answer = CUT_OFF if cut else replace(answer, delay=0.0)
-            await _send(writer, request, answer)
+            await connection.send(request, answer)
         return answer.status
 
     def _note_switches(self) -> None:
@@ -274,7 +268,7 @@ class Pod:
             self._down.set()
         self._emit("switched", **{name: on for name, on in now.items() if on != before[name]})
 
-    def _note_probe(self, request: http1.PodRequest, status: int) -> None:
+    def _note_probe(self, request: http1.HttpRequest, status: int) -> None:
         self.counters.probes += 1
         agent = request.header("user-agent")
         if prober := next(filter(agent.startswith, PROBER_AGENTS), ""):
@@ -288,82 +282,15 @@ class Pod:
             self._probe_passed = passed
 
 
-async def _converse(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
-) -> None:
-    """Handle the requests of one connection in order, until either side closes it."""
-    parser = http1.RequestParser()
-    try:
-        while data := await reader.read(READ_BYTES):
-            for request in parser.feed(data):
-                if application.asks_for_websocket(request):
-                    await _echo(request, parser.leftover(), reader, writer)
-                    return
-                await handler(request, writer)
-                if not request.keep_alive:
-                    return
-            if parser.wants_continue():
-                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    except http1.BadRequest as error:
-        body = f"{error}\n".encode()
-        headers = [("Content-Length", str(len(body))), ("Connection", "close")]
-        writer.write(http1.render_head(error.status, headers) + body)
-    except ConnectionError:
-        pass  # the client closed the connection; `finally` clauses have counted its requests
-
-
-async def _echo(
-    request: http1.PodRequest,
-    data: bytes,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-) -> None:
-    echo = application.Echo(request)
-    pieces = echo.receive(data)
+async def _echo(request: http1.HttpRequest, connection: http1.Connection) -> None:
+    echo, data = application.Echo(request), connection.parser.leftover()
     while True:
-        for piece in pieces:
-            if not piece:
-                return
-            writer.write(piece)
-        await writer.drain()
-        if not (data := await reader.read(READ_BYTES)):
-            return
         pieces = echo.receive(data)
-
-
-async def _send(
-    writer: asyncio.StreamWriter, request: http1.PodRequest, answer: http1.PodResponse
-) -> None:
-    if answer.delay:
-        await asyncio.sleep(answer.delay)
-    headers = list(answer.headers)
-    bodiless = answer.status in (204, 304)
-    if not bodiless:
-        headers.append(("Content-Type", answer.content_type or http1.TEXT))
-    if answer.pieces:
-        headers.append(("Transfer-Encoding", "chunked"))
-    elif not bodiless:
-        headers.append(("Content-Length", str(len(answer.body))))
-    if not request.keep_alive:
-        headers.append(("Connection", "close"))
-    head = http1.render_head(answer.status, headers)
-    if request.method == "HEAD":
-        writer.write(head)
-    elif answer.pieces:
-        writer.write(head)
-        await _send_pieces(writer, answer)
-    else:
-        writer.write(head + answer.body)
-    await writer.drain()
-
-
-async def _send_pieces(writer: asyncio.StreamWriter, answer: http1.PodResponse) -> None:
-    for number, piece in enumerate(answer.pieces):
-        if number:
-            await asyncio.sleep(answer.interval)
-        writer.write(http1.render_chunk(piece))
-        await writer.drain()
-    writer.write(http1.render_chunk(b""))
+        connection.writer.write(b"".join(pieces))
+        await connection.writer.drain()
+        if b"" in pieces or not (data := await connection.reader.read(http1.READ_BYTES)):
+            break
+    connection.writer.close()
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
@@ -373,13 +300,6 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-class _ParentPipe(asyncio.Protocol):
-    """Ends the process when its parent ends, also if the parent is killed."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        os._exit(0)
 
 
 def emit_json(event: str, **details: object) -> None:
@@ -395,8 +315,6 @@ async def _main(options: PodOptions) -> None:
     pod = Pod(options, emit_json)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, pod.stop.set)
-    if options.follow_stdin:
-        await loop.connect_read_pipe(_ParentPipe, sys.stdin)
     await pod.run()
 
 
@@ -414,9 +332,9 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
 
 
 def pod_arguments(options: PodOptions) -> list[str]:
-    """Return the command line for these options; the pod ends with the pipe of its parent."""
+    """Return the command line for these options."""
     found = []
-    for name, value in asdict(replace(options, follow_stdin=True)).items():
+    for name, value in asdict(options).items():
         if value is not None and value is not False:
             found.append(f"--{name.replace('_', '-')}")
             found += [] if value is True else [str(value)]

@@ -23,6 +23,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from activator.lab import end_with_stdin
+from activator.lab.http1 import render
+
 # An HTTP client like curl: each request has its own connection, and the response is read whole.
 
 #: Seconds for a request and its response; more than the time-out of any scenario's revision.
@@ -69,12 +72,12 @@ async def fetch(
     given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
     if body or method == "POST":
         given["Content-Length"] = str(len(body))
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    head = render(f"{method} {target} HTTP/1.1", given.items())
     began = time.monotonic()
     async with asyncio.timeout(patience):
         reader, writer = await asyncio.open_connection(ip, port)
         try:
-            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
+            writer.write(head + body)
             answer = await reader.read()
         finally:
             writer.close()
@@ -218,7 +221,6 @@ class ActivatorEvents:
 
     def __init__(self, take: Take) -> None:
         self._take = take
-        self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Future[None] | None = None
         self._greeted = asyncio.Event()
 
@@ -228,33 +230,34 @@ class ActivatorEvents:
         Raises:
             OSError: no response, or a response that is no stream.
         """
-        reader, self._writer = await asyncio.open_connection(ip, port)
-        head = f"GET {PATH} HTTP/1.1\r\nHost: {ip}:{port}\r\nAccept: text/event-stream\r\n\r\n"
-        self._writer.write(head.encode())
+        reader, writer = await asyncio.open_connection(ip, port)
+        headers = {"Host": f"{ip}:{port}", "Accept": "text/event-stream"}
+        writer.write(render(f"GET {PATH} HTTP/1.1", headers.items()))
         if b" 200 " not in await reader.readline():
+            writer.close()
             raise ConnectionError(f"{PATH} did not return a stream")
-        self._reading = asyncio.ensure_future(self._read(reader))
+        self._reading = asyncio.ensure_future(self._read(reader, writer))
         await self._greeted.wait()
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Ignore all other lines: head, chunk sizes, comments, ids. The server begins a new chunk
         # with each piece, and a piece has only complete events.
         kind = ""
-        async for raw in reader:
-            field, _, value = raw.decode().rstrip("\r\n").partition(": ")
-            if field == "event":
-                kind = value
-            elif field == "data":
-                if kind == HELLO:
+        try:
+            async for raw in reader:
+                field, _, value = raw.decode().rstrip("\r\n").partition(": ")
+                if field == "event":
+                    kind = value
+                elif field == "data" and kind == HELLO:
                     self._greeted.set()
-                else:
+                elif field == "data":
                     self._take(kind, json.loads(value))
-        self._greeted.set()
+        finally:
+            self._greeted.set()
+            writer.close()
 
     async def close(self) -> None:
         """Close the stream."""
-        if self._writer is not None:
-            self._writer.close()
         if self._reading is not None:
             self._reading.cancel()
             with suppress(asyncio.CancelledError, OSError):
@@ -267,18 +270,16 @@ START_PATIENCE = 30.0
 SHOWN_LINES = 5
 #: The only environment variables that the activator gets: others could change its settings.
 ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
-OPTIONS = (
-    *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0", "--metrics-port", "0"),
-    *("--admin-bind", "127.0.0.1", "--admin-port", "0", "--log-format", "json"),
+_COMMON = (
+    *("--bind", "127.0.0.1", "--metrics-port", "0", "--log-format", "json"),
+    *("--admin-bind", "127.0.0.1", "--admin-port", "0"),
 )
+OPTIONS = (*_COMMON, "--http-port", "0", "--h2c-port", "0")
 
 #: The namespace of activator and scaler, and the pod of the scaler.
 SYSTEM, SCALER_POD = "activator", "scale-1"
 #: The same for ``activator scale``.
-SCALER_OPTIONS = (
-    *("--bind", "127.0.0.1", "--stat-port", "0", "--grpc-port", "0", "--metrics-port", "0"),
-    *("--admin-bind", "127.0.0.1", "--admin-port", "0", "--log-format", "json"),
-)
+SCALER_OPTIONS = (*_COMMON, "--stat-port", "0", "--grpc-port", "0")
 
 Where = tuple[str, int]
 Log = Callable[[dict[str, Any]], None]
@@ -329,14 +330,9 @@ class LocalProgram:
         """
         listens: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         known = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "activator.lab.end_with_stdin", "activator"),
-            *self._arguments,
-            stdin=PIPE,  # the program ends with this pipe, even if this process is killed
-            stdout=DEVNULL,
-            stderr=PIPE,
-            env={**known, **self._settings},
-            start_new_session=True,  # a Ctrl-C must not reach it: the lab ends it in order
+        environ = {**known, **self._settings}
+        self._process = await end_with_stdin.start(
+            "activator", *self._arguments, stdout=DEVNULL, stderr=PIPE, env=environ
         )
         self._reading = asyncio.ensure_future(self._read(self._process, listens))
         try:
@@ -431,7 +427,7 @@ class LocalScaler(LocalProgram):
 
     _name, _started = "scaler", "did not listen"
 
-    def __init__(self, arguments: Sequence[str], log: Log) -> None:
+    def __init__(self, arguments: Sequence[str], log: Log = lambda line: None) -> None:
         """
         Arguments:
             arguments: options after `SCALER_OPTIONS`, which they override.

@@ -126,8 +126,7 @@ async def run_scenario(
     entries: list[TimelineEntry] = []
     error, passed = "", False
     try:
-        is_plain = not scenario.knative
-        async with set_up(timeline, addresses, is_plain=is_plain) as environment:
+        async with set_up(timeline, addresses, is_plain=not scenario.knative) as environment:
             timeline.begin(time.monotonic())
             environment.live = live
             error = await _run_script(scenario, environment)

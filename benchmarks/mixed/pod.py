@@ -40,7 +40,7 @@ from typing import Final
 
 import uvloop
 
-from activator.lab.http1 import BadRequest, PodRequest, RequestParser, render_chunk, render_head
+from activator.lab.http1 import BadRequest, HttpRequest, RequestParser, render_chunk, render_head
 from benchmarks.mixed.pod_http2 import Http2
 from benchmarks.mixed.pod_websocket import echo
 from benchmarks.pod import BACKLOG
@@ -151,10 +151,10 @@ class Pod:
                     await self._respond(request, writer)
                 data = await reader.read(READ)
 
-    def _on_head(self, request: PodRequest) -> None:
+    def _on_head(self, request: HttpRequest) -> None:
         self.arrived(SMUGGLED if request.path == SMUGGLED else request.header("x-once"))
 
-    async def _respond(self, request: PodRequest, writer: StreamWriter) -> None:
+    async def _respond(self, request: HttpRequest, writer: StreamWriter) -> None:
         if request.header("user-agent").startswith("Knative-Activator-Probe"):
             if self.probe != "right":
                 writer.write(WRONG_PROBES.get(self.probe, b""))

@@ -8,13 +8,13 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request as Handshake
 from websockets.server import ServerProtocol
 
-from activator.lab.http1 import PodRequest
+from activator.lab.http1 import HttpRequest
 
 READ = 1 << 16
 
 
 async def echo(
-    name: str, request: PodRequest, data: bytes, reader: StreamReader, writer: StreamWriter
+    name: str, request: HttpRequest, data: bytes, reader: StreamReader, writer: StreamWriter
 ) -> None:
     """Accept a WebSocket, send back its messages, and return when it is closed.
 

@@ -31,7 +31,7 @@ from activator.lab.control_plane.api import (
     SLICES,
     ApiKind,
 )
-from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME, service_of
+from activator.lab.controllers import CONTROLLER, MANAGED_BY, SERVICE_NAME, lists
 from activator.lab.objects import TCP_PROBE, Object, deployment, service
 from benchmarks.mixed.kinds import BYTES, SCALED
 from tests.stats import decode
@@ -206,9 +206,7 @@ class Cluster:
         """Return the port that the scaler has allotted to the TCP Service; 0 for none yet."""
 
         def do() -> list[Object]:
-            return self._plain.plane.store.select(
-                SLICES, "default", lambda found: service_of(found) == BYTES
-            )
+            return self._plain.plane.store.select(SLICES, "default", lists(BYTES))
 
         return next((int(each["ports"][0]["port"]) for each in self.execute(do)), 0)
 

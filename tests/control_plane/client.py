@@ -8,9 +8,29 @@ from urllib.parse import urlencode
 
 from activator.discovery.api_server import ApiResponse, ApiServer, no_response
 from activator.discovery.wire import ConnectionLostError
-from activator.lab.control_plane.api import PlaneResponse
-from activator.lab.control_plane.plane import ControlPlane, PlaneRequest
+from activator.lab.control_plane.api import ApiKind
+from activator.lab.control_plane.plane import ControlPlane
 from activator.lab.control_plane.store import PlaneWatch
+from activator.lab.http1 import HttpRequest, HttpResponse
+
+
+def plane_request(
+    method: str,
+    target: str,
+    body: bytes = b"",
+    content_type: str = "application/json",
+    agent: str = "",
+) -> HttpRequest:
+    """Return a request as a client of the API server sends it."""
+    headers = (("Content-Type", content_type), ("User-Agent", agent))
+    return HttpRequest(method, target, headers=headers, body=body)
+
+
+def path_of(kind: ApiKind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the path of an object or of a list; empty arguments are left out."""
+    where = f"/namespaces/{namespace}" if namespace else ""
+    rest = "".join(f"/{part}" for part in (name, subresource) if part)
+    return f"{kind.root}{where}/{kind.plural}{rest}"
 
 
 class InProcessClient(ApiServer):
@@ -30,11 +50,11 @@ class InProcessClient(ApiServer):
     ) -> ApiResponse:
         try:
             response = await self._plane.send(
-                PlaneRequest(method, path, body, content_type, self._agent)
+                plane_request(method, path, body, content_type, self._agent)
             )
         except ConnectionError as error:
             return no_response(str(error))
-        assert isinstance(response, PlaneResponse), "a watch: use get"
+        assert isinstance(response, HttpResponse), "a watch: use get"
         return ApiResponse(response.status, response.body)
 
     @asynccontextmanager
@@ -44,7 +64,7 @@ class InProcessClient(ApiServer):
         """Get an object, or follow a watch, without a socket."""
         target = f"{path}?{urlencode(params)}" if params else path
         try:
-            response = await self._plane.send(PlaneRequest("GET", target, agent=self._agent))
+            response = await self._plane.send(plane_request("GET", target, agent=self._agent))
         except ConnectionError as error:
             raise ConnectionLostError(str(error)) from None
         try:
@@ -63,7 +83,7 @@ class InProcessResponse:
 
     retry_after = 0.0
 
-    def __init__(self, response: PlaneResponse | PlaneWatch) -> None:
+    def __init__(self, response: HttpResponse | PlaneWatch) -> None:
         self._response = response
 
     @property
@@ -77,7 +97,7 @@ class InProcessResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """See Response."""
-        if isinstance(self._response, PlaneResponse):
+        if isinstance(self._response, HttpResponse):
             yield self._response.body
             return
         try:

@@ -19,6 +19,7 @@ from activator.lab.control_plane.writes import (
     decoded_patch,
     merge,
 )
+from activator.lab.http1 import HttpResponse
 from tests.control_plane import validation
 
 Object = dict[str, Any]
@@ -97,7 +98,7 @@ class StrictControlPlane(ControlPlane):
 
     def respond(
         self, call: PlaneCall, context: WriteRequest, body: bytes
-    ) -> api.PlaneResponse | PlaneWatch:
+    ) -> HttpResponse | PlaneWatch:
         if not self.may(call.right):
             raise forbidden(context.place._replace(name=call.name), self.faults.user, call.verb)
         return super().respond(call, context, body)

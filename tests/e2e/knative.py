@@ -17,7 +17,8 @@ from websockets.exceptions import ConnectionClosed
 
 from activator.autoscaler.concurrency import Stat
 from activator.lab.demo import EPSILON
-from activator.lab.http1 import PodRequest as PodRequest
+from activator.lab.http1 import Connection
+from activator.lab.http1 import HttpRequest as HttpRequest
 from activator.lab.objects import PodAddress, private_endpoints, revision
 from activator.lab.pod import Pod as SamplePod
 from activator.lab.pod import PodOptions
@@ -141,13 +142,13 @@ class Pod(SamplePod):
             self.statuses[details["status"]] += 1
         self._noted.set()
 
-    async def _serve(self, request: PodRequest, writer: asyncio.StreamWriter) -> int:
+    async def _serve(self, request: HttpRequest, connection: Connection) -> int:
         asked = request.header("x-asked")
         self.held[asked] += 1
         self.most = max(self.most, self.held.total())
         try:
             await self._gate.wait()
-            return await super()._serve(request, writer)
+            return await super()._serve(request, connection)
         finally:
             self.held[asked] -= 1
 

@@ -17,6 +17,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
+from activator.lab import end_with_stdin
 from activator.lab.objects import (
     PodAddress,
     file_of,
@@ -49,11 +50,9 @@ class Pod:
 
     async def start(self) -> None:
         """Start the process, and wait until it listens."""
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(self.options)),
-            stdin=PIPE,
-            stdout=PIPE,
-            cwd=ROOT,
+        arguments = pod_arguments(self.options)
+        self._process = await end_with_stdin.start(
+            "activator.lab.pod", *arguments, stdout=PIPE, cwd=ROOT
         )
         self._reading = asyncio.get_running_loop().create_task(self._read(self._process))
         await self.wait_for("listening")

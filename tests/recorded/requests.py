@@ -14,10 +14,10 @@ from activator.lab.control_plane.api import (
     SCALED_OBJECTS,
     ApiKind,
     ApiKinds,
-    PlaneResponse,
 )
-from activator.lab.control_plane.plane import PlaneRequest
 from activator.lab.control_plane.store import PlaneWatch
+from activator.lab.http1 import HttpRequest, HttpResponse
+from tests.control_plane.client import path_of
 from tests.control_plane.strict import StrictControlPlane
 from tests.recorded.recording import load
 
@@ -43,16 +43,16 @@ class Recorder(StrictControlPlane):
 
     def __init__(self, resources: Iterable[ApiKind], *, allows_loopback: bool = False) -> None:
         super().__init__(resources, allows_loopback=allows_loopback)
-        self.requests: list[PlaneRequest] = []
+        self.requests: list[HttpRequest] = []
 
-    def handle(self, request: PlaneRequest) -> PlaneResponse | PlaneWatch:
+    def handle(self, request: HttpRequest) -> HttpResponse | PlaneWatch:
         """See ControlPlane."""
-        if request.agent != "test":
+        if request.header("user-agent") != "test":
             self.requests.append(request)
         return super().handle(request)
 
 
-def problems(program: str, requests: Iterable[PlaneRequest]) -> list[str]:
+def problems(program: str, requests: Iterable[HttpRequest]) -> list[str]:
     """Compare the kinds of a program's requests with its lines of the list, and the recording."""
     recorded = {
         kind_of(
@@ -70,7 +70,7 @@ def problems(program: str, requests: Iterable[PlaneRequest]) -> list[str]:
         path, _, query = each.target.partition("?")
         decoded = dict(parse_qsl(query, keep_blank_values=True))
         body = json.loads(each.body) if each.body else None
-        found.add(kind_of(each.method, path, decoded, each.content_type, body))
+        found.add(kind_of(each.method, path, decoded, each.header("content-type"), body))
     own = {each.partition(": ")[2] for each in listed if each.startswith(f"{program}: ")}
     return [
         *(f"not in {LIST.name}: {program}: {each}" for each in sorted(found - own)),
@@ -83,7 +83,7 @@ def kind_of(method: str, path: str, query: Object, content_type: str, body: Any)
     """Return method, path, parameters, media type and fields, with ``*`` for what varies."""
     if place := _CATALOGUE.find(path):
         namespace, name = "*" if place.namespace else "", "*" if place.name else ""
-        path = place.resource.path(namespace, name, place.subresource)
+        path = path_of(place.resource, namespace, name, place.subresource)
     elif path.startswith("/apis/"):
         path = "/apis/*/*"
     values = {key: _value(key, value) for key, value in query.items()}

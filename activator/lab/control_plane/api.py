@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from activator.lab import http1
+
 
 class ApiKind(NamedTuple):
     """One kind of objects.
@@ -48,12 +50,6 @@ class ApiKind(NamedTuple):
         """The path of the group's version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
-    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of an object or of a list; empty arguments are left out."""
-        where = f"/namespaces/{namespace}" if namespace else ""
-        rest = "".join(f"/{part}" for part in (name, subresource) if part)
-        return f"{self.root}{where}/{self.plural}{rest}"
-
 
 SERVICES: Final = ApiKind(
     "", "v1", "services", "Service", put_creates=True, returns_deleted=True, short="svc"
@@ -93,11 +89,8 @@ ACCESS_REVIEWS: Final = ApiKind(
     namespaced=False,
 )
 
-BUILT_IN: Final = (
-    *(SERVICES, PODS, NODES, NAMESPACES, CONFIG_MAPS, SECRETS, ENDPOINTS),
-    *(SLICES, DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS),
-    *(LEASES, EVENTS, AUTOSCALERS, ACCESS_REVIEWS),
-)
+#: All kinds above.
+BUILT_IN: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, ApiKind))
 
 #: KEDA's custom resource, for control planes of clusters with KEDA.
 SCALED_OBJECTS: Final = ApiKind(
@@ -182,12 +175,11 @@ def document(catalogue: ApiKinds, path: str) -> Object | None:
         return {"major": "1", "minor": "36", "gitVersion": GIT_VERSION, "platform": "linux/amd64"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
+    groups = {f"/apis/{each.group}": _group(each) for each in catalogue if each.group}
     if path == "/apis":
-        groups = {each.group: _group(each) for each in catalogue if each.group}
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
-    for each in catalogue:
-        if each.group and path == f"/apis/{each.group}":
-            return {"kind": "APIGroup", "apiVersion": "v1", **_group(each)}
+    if path in groups:
+        return {"kind": "APIGroup", "apiVersion": "v1", **groups[path]}
     known = catalogue.of_root(path)
     if not known:
         return None
@@ -228,18 +220,6 @@ def _entries(resource: ApiKind) -> list[Object]:
     return [own, scale]
 
 
-JSON = "application/json"
-
-
-class PlaneResponse(NamedTuple):
-    """A whole response; ``retry_after`` in seconds, 0 for no such header."""
-
-    status: int
-    body: bytes
-    content_type: str = JSON
-    retry_after: int = 0
-
-
 class ApiError(Exception):
     """A request failed. The text is the message of the Status object.
 
@@ -271,10 +251,12 @@ class ApiError(Exception):
         }
         return {name: value for name, value in found.items() if value not in ("", None)}
 
-    def response(self) -> PlaneResponse:
+    def response(self) -> http1.HttpResponse:
         """Return the response with the Status object."""
-        seconds = (self.details or {}).get("retryAfterSeconds", 0)
-        return PlaneResponse(self.code, json.dumps(self.status()).encode(), JSON, seconds)
+        seconds = (self.details or {}).get("retryAfterSeconds")
+        headers = (("Retry-After", str(seconds)),) if seconds else ()
+        body = json.dumps(self.status()).encode()
+        return http1.HttpResponse(self.code, body, http1.JSON, headers)
 
 
 class PageNotFound(ApiError):
@@ -283,9 +265,9 @@ class PageNotFound(ApiError):
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
-    def response(self) -> PlaneResponse:
+    def response(self) -> http1.HttpResponse:
         """Return the response, whose body is plain text."""
-        return PlaneResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        return http1.text(404, f"{self}\n")
 
 
 def details_of(resource: ApiKind, name: str) -> dict[str, Any]:
@@ -316,10 +298,9 @@ def conflict(resource: ApiKind, name: str, why: str = "", kind: str = "") -> Api
         "the object has been modified; please apply your changes to the latest version and try "
         "again"
     )
-    details = {**details_of(resource, name), "kind": kind or resource.plural}
-    what = f"{details['kind']}.{resource.group}" if resource.group else details["kind"]
-    text = f'Operation cannot be fulfilled on {what} "{name}": {why}'
-    return ApiError(409, "Conflict", text, details)
+    named = resource._replace(plural=kind or resource.plural)
+    text = f'Operation cannot be fulfilled on {named.qualified} "{name}": {why}'
+    return ApiError(409, "Conflict", text, details_of(named, name))
 
 
 #: The words of causes for programs, by the words for people.
@@ -338,15 +319,14 @@ def invalid_named(kind: str, group: str, name: str, causes: list[str]) -> ApiErr
     Arguments:
         causes: one text for each wrong field: path, kind of the error, details.
     """
-    what = f"{kind}.{group}" if group else kind
+    named = ApiKind(group, "", plural=kind, kind=kind)
     why = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
-    named = {"name": name, "group": group, "kind": kind}
     listed = []
     for field, text in (each.split(": ", 1) for each in causes):
         reason = _CAUSES[text.partition(":")[0]]
         listed.append({"reason": reason, "message": text, "field": field})
-    details = {key: value for key, value in named.items() if value} | {"causes": listed}
-    return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {why}', details)
+    details = {**details_of(named, name), "causes": listed}
+    return ApiError(422, "Invalid", f'{named.qualified} "{name}" is invalid: {why}', details)
 
 
 def invalid_options(cause: str) -> ApiError:

@@ -6,7 +6,7 @@ and its siblings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Final
 
 from activator.lab.control_plane import api
@@ -22,15 +22,33 @@ _PROBE: Final = {
 }
 
 
+#: The status of a new object, of the kinds that have a status and a spec.
+_STATUS: Final[dict[api.ApiKind, Object]] = {
+    api.SERVICES: {"loadBalancer": {}},
+    api.PODS: {"phase": "Pending", "qosClass": "BestEffort"},
+    api.DEPLOYMENTS: {},
+    api.STATEFUL_SETS: {"replicas": 0, "availableReplicas": 0},
+    api.REPLICA_SETS: {},
+}
+
+
 def fill(resource: api.ApiKind, found: Object) -> None:
     """Fill in an object's missing fields, and write empty lists as the server returns them."""
-    if fills := _FILLERS.get(resource):
-        fills(found)
+    if resource in _STATUS:
+        found.setdefault("status", deepcopy(_STATUS[resource]))
+    if resource in _STATUS or resource == api.LEASES:
+        found.setdefault("spec", {})
+    if resource == api.SERVICES:
+        _fill_service(found["spec"])
+    elif resource == api.PODS:
+        _fill_pod_spec(found["spec"])
+    elif resource == api.SLICES:
+        _fill_slice(found)
+    elif resource in _STATUS:
+        _fill_workload(found["spec"])
 
 
-def _fill_service(found: Object) -> None:
-    found.setdefault("status", {"loadBalancer": {}})
-    spec = found.setdefault("spec", {})
+def _fill_service(spec: Object) -> None:
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     for port in spec.get("ports") or []:
@@ -38,22 +56,10 @@ def _fill_service(found: Object) -> None:
         port.setdefault("targetPort", port.get("port"))
 
 
-def _fill_workload(found: Object) -> None:
-    found.setdefault("status", {})
-    spec = found.setdefault("spec", {})
+def _fill_workload(spec: Object) -> None:
     if spec.get("replicas") is None:
         spec["replicas"] = 1
     _fill_pod_spec(spec.get("template", {}).get("spec", {}))
-
-
-def _fill_stateful_set(found: Object) -> None:
-    found.setdefault("status", {"replicas": 0, "availableReplicas": 0})
-    _fill_workload(found)
-
-
-def _fill_pod(found: Object) -> None:
-    found.setdefault("status", {"phase": "Pending", "qosClass": "BestEffort"})
-    _fill_pod_spec(found.setdefault("spec", {}))
 
 
 def _fill_pod_spec(spec: Object) -> None:
@@ -82,18 +88,3 @@ def _fill_slice(found: Object) -> None:
     for port in found["ports"] or []:
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
-
-
-def _fill_lease(found: Object) -> None:
-    found.setdefault("spec", {})
-
-
-_FILLERS: Final[dict[api.ApiKind, Callable[[Object], None]]] = {
-    api.SERVICES: _fill_service,
-    api.PODS: _fill_pod,
-    api.DEPLOYMENTS: _fill_workload,
-    api.STATEFUL_SETS: _fill_stateful_set,
-    api.REPLICA_SETS: _fill_workload,
-    api.SLICES: _fill_slice,
-    api.LEASES: _fill_lease,
-}

@@ -13,11 +13,20 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote
 
 from activator.lab.control_plane import api, store
 from activator.lab.control_plane.writes import MERGE_PATCH, WriteRequest, Writes, decoded, scale_of
-from activator.lab.http1 import BadRequest, RequestParser, render_chunk, render_head
+from activator.lab.http1 import (
+    JSON,
+    READ_BYTES,
+    Connection,
+    HttpRequest,
+    HttpResponse,
+    HttpServer,
+    render_chunk,
+    render_head,
+    text,
+)
 
 Object = dict[str, Any]
 
@@ -27,27 +36,12 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-class PlaneRequest(NamedTuple):
-    """One request.
-
-    Attributes:
-        target: path and query.
-        agent: the client's user agent.
-    """
-
-    method: str
-    target: str
-    body: bytes = b""
-    content_type: str = api.JSON
-    agent: str = ""
-
-
 class PlaneCall(NamedTuple):
     """A request as RBAC judges it; empty fields mean all namespaces, a list, no subresource."""
 
-    verb: str
-    group: str
-    resource: str
+    verb: str = ""
+    group: str = ""
+    resource: str = ""
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -140,7 +134,7 @@ class ControlPlane:
         Raises:
             ApiError: the server refuses it.
         """
-        kind = MERGE_PATCH if verb == "patch" else api.JSON
+        kind = MERGE_PATCH if verb == "patch" else JSON
         context = WriteRequest(
             api.ApiPath(resource, namespace, name, subresource), {}, kind, "kube"
         )
@@ -148,7 +142,7 @@ class ControlPlane:
         found: Object = json.loads(response.body)
         return found
 
-    async def send(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
+    async def send(self, request: HttpRequest) -> HttpResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, which the caller must `close`.
 
         Raises:
@@ -158,7 +152,7 @@ class ControlPlane:
             raise ConnectionRefusedError("the API server is away")
         return self.handle(request)
 
-    def handle(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
+    def handle(self, request: HttpRequest) -> HttpResponse | store.PlaneWatch:
         """Return the response to a request, or a watch, at once."""
         try:
             return self._handled(request)
@@ -175,11 +169,10 @@ class ControlPlane:
         """The number of open watches."""
         return len(self._watches)
 
-    def _handled(self, request: PlaneRequest) -> api.PlaneResponse | store.PlaneWatch:
-        path, _, query_text = request.target.partition("?")
-        path, query = unquote(path), dict(parse_qsl(query_text, keep_blank_values=True))
+    def _handled(self, request: HttpRequest) -> HttpResponse | store.PlaneWatch:
+        path, query, kind = request.path, request.query, request.header("content-type")
         if path in _HEALTH:
-            return api.PlaneResponse(200, b"ok", "text/plain; charset=utf-8")
+            return text(200, "ok")
         if request.method == "GET" and (found := api.document(self.resources, path)):
             return _json(found)
         place = self.resources.find(path)
@@ -187,11 +180,11 @@ class ControlPlane:
             raise api.PageNotFound
         call = _call(request.method, place, query)
         self.calls.append(call)
-        if request.content_type.startswith(_PROTOBUF):
-            raise api.unknown_format(api.JSON)
+        if kind.startswith(_PROTOBUF):
+            raise api.unknown_format(JSON)
         if place.resource == api.ACCESS_REVIEWS:
             return self._reviewed(decoded(request.body))
-        context = WriteRequest(place, query, request.content_type, request.agent)
+        context = WriteRequest(place, query, kind, request.header("user-agent"))
         return self.respond(call, context, request.body)
 
     def may(self, right: api.Right) -> bool:
@@ -200,7 +193,7 @@ class ControlPlane:
 
     def respond(
         self, call: PlaneCall, context: WriteRequest, body: bytes
-    ) -> api.PlaneResponse | store.PlaneWatch:
+    ) -> HttpResponse | store.PlaneWatch:
         """Return the response to a request for objects.
 
         Raises:
@@ -210,7 +203,7 @@ class ControlPlane:
             return self._watch(context.place, context.query)
         return self._answered(call.verb, context, body)
 
-    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> api.PlaneResponse:
+    def _answered(self, verb: str, context: WriteRequest, body: bytes) -> HttpResponse:
         place, writes = context.place, self.writes
         if (verb, place.resource, place.subresource) == ("patch", api.PODS, "resize"):
             return _json(writes.resize(context, body))
@@ -232,13 +225,11 @@ class ControlPlane:
                 return _json(writes.delete(context, body))
         raise api.ApiError(405, "MethodNotAllowed", "the server does not allow this method")
 
-    def _reviewed(self, review: Object) -> api.PlaneResponse:
+    def _reviewed(self, review: Object) -> HttpResponse:
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         asked = {name: value for name, value in asked.items() if value}
-        words = [asked.get(name, "") for name in ("verb", "group", "resource")]
-        part = asked.get("subresource", "")
-        right = api.Right(words[0], words[1], f"{words[2]}/{part}" if part else words[2])
-        status = {"allowed": self.may(right)}
+        call = PlaneCall(**{name: asked[name] for name in PlaneCall._fields if name in asked})
+        status = {"allowed": self.may(call.right)}
         kind = {"kind": api.ACCESS_REVIEWS.kind, "apiVersion": api.ACCESS_REVIEWS.api_version}
         spec = {"resourceAttributes": asked}
         return _json({**kind, "metadata": {}, "spec": spec, "status": status}, 201)
@@ -255,29 +246,25 @@ class ControlPlane:
 
 
 def _call(method: str, place: api.ApiPath, query: dict[str, str]) -> PlaneCall:
-    verb = _VERBS[method]
-    watches = query.get("watch") in ("true", "1")
-    if method == "GET" and (watches or not place.name):
-        verb = "watch" if watches else "list"
-    if method == "DELETE" and not place.name:
-        verb = "deletecollection"
-    resource = place.resource
-    name = place.name
-    if not name and verb in ("list", "watch"):
-        field = query.get("fieldSelector", "")
-        name = field.removeprefix("metadata.name=") if field.startswith("metadata.name=") else ""
+    verb, resource, name = _VERBS[method], place.resource, place.name
+    if method == "GET" and query.get("watch") in ("true", "1"):
+        verb = "watch"
+    elif not name:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+    field, _, selected = query.get("fieldSelector", "").partition("=")
+    if verb in ("list", "watch") and field == "metadata.name":
+        name = name or selected
     return PlaneCall(
         verb, resource.group, resource.plural, place.namespace, name, place.subresource
     )
 
 
-def _json(found: Object, status: int = 200) -> api.PlaneResponse:
-    return api.PlaneResponse(status, json.dumps(found, separators=(",", ":")).encode())
+def _json(found: Object, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, json.dumps(found, separators=(",", ":")).encode(), JSON)
 
 
 #: The file's name in the folder of `Server.write_kubeconfig`.
 KUBECONFIG: Final = "kubeconfig"
-_READ_BYTES: Final = 256 * 1024
 
 
 class PlaneServer:
@@ -287,30 +274,26 @@ class PlaneServer:
         host, port: where it listens; the port is set by `start`.
     """
 
-    def __init__(self, plane: ControlPlane, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.host = host
-        self.port = port
+    def __init__(self, plane: ControlPlane) -> None:
+        self.host, self.port = "127.0.0.1", 0
         self._plane = plane
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        plane.on_away(self._abort_all)
+        self._server = HttpServer(self._respond)
+        plane.on_away(self._server.break_off)
 
     async def start(self) -> None:
         """Listen.
 
         Raises:
-            OSError: the address is in use.
+            OSError: the kernel has no free port.
         """
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self._server.start(self.host, 0)
+        self.port = self._server.port
 
     async def close(self) -> None:
         """Stop listening, and break all connections."""
-        if self._server is not None:
-            self._server.close()
-        self._abort_all()
-        if self._server is not None:
-            await self._server.wait_closed()
+        self._server.break_off()
+        self._server.close()
+        await self._server.wait_closed()
 
     def write_kubeconfig(self, folder: Path) -> Path:
         """Write a kubeconfig for this server into a folder, and return its path.
@@ -332,51 +315,19 @@ class PlaneServer:
         path.write_text(json.dumps(config))
         return path
 
-    def _abort_all(self) -> None:
-        for writer in list(self._writers):
-            writer.transport.abort()
+    async def _respond(self, request: HttpRequest, connection: Connection) -> None:
+        response = await self._plane.send(request)
+        if isinstance(response, store.PlaneWatch):
+            await self._stream(response, connection)
+        else:
+            await connection.send(request, response)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._plane.is_away:
-            writer.transport.abort()
-            return
-        self._writers.add(writer)
-        try:
-            await self._converse(reader, writer)
-        except (ConnectionError, BadRequest, asyncio.CancelledError):
-            # Python 3.11 would report a task that the end of the program cancels as an error.
-            writer.transport.abort()
-        finally:
-            self._writers.discard(writer)
-            writer.close()
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        parser = RequestParser()
-        while data := await reader.read(_READ_BYTES):
-            for request in parser.feed(data):
-                kind, agent = request.header("content-type"), request.header("user-agent")
-                response = await self._plane.send(
-                    PlaneRequest(request.method, request.target, request.body, kind, agent)
-                )
-                if isinstance(response, store.PlaneWatch):
-                    await self._stream(response, reader, writer)
-                    return
-                headers = [
-                    ("Content-Type", response.content_type),
-                    ("Content-Length", str(len(response.body))),
-                ]
-                if response.retry_after:
-                    headers.append(("Retry-After", str(response.retry_after)))
-                writer.write(render_head(response.status, headers) + response.body)
-                await writer.drain()
-
-    async def _stream(
-        self, watch: store.PlaneWatch, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _stream(self, watch: store.PlaneWatch, connection: Connection) -> None:
         """Send a watch until it ends or the client closes the connection."""
+        writer = connection.writer
         head = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
         writer.write(render_head(200, [*head, ("Connection", "close")]))
-        leaving = asyncio.ensure_future(_closed(reader, watch))
+        leaving = asyncio.ensure_future(_closed(connection.reader, watch))
         try:
             async for line in watch.lines():
                 if writer.is_closing():
@@ -390,12 +341,13 @@ class PlaneServer:
             leaving.cancel()
             with suppress(asyncio.CancelledError, ConnectionError):
                 await leaving
+            writer.close()
 
 
 async def _closed(reader: asyncio.StreamReader, watch: store.PlaneWatch) -> None:
     """End a watch when its client closes the connection."""
     try:
-        while await reader.read(_READ_BYTES):
+        while await reader.read(READ_BYTES):
             pass
     finally:
         watch.close()

@@ -21,7 +21,8 @@ from activator.lab.control_plane import api
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
 
-_SET = re.compile(r"(\S+)\s+(in|notin)\s+\(([^)]*)\)$")
+#: A comparison: key, operator, and a value or several in parentheses.
+_COMPARISON = re.compile(r"(\S+?)(?:\s*(!=|==?)\s*|\s+(in|notin)\s+)(.*)$")
 #: Splits at commas outside parentheses.
 _COMMA = re.compile(r",(?![^(]*\))")
 _FIELDS = {"metadata.name": "name", "metadata.namespace": "namespace"}
@@ -52,31 +53,31 @@ def _labels(found: Object) -> dict[str, str]:
 
 
 def _label_test(term: str) -> Test:
-    if in_set := _SET.match(term):
-        key, operator, values = in_set.groups()
-        wanted = {value.strip() for value in values.split(",")}
-        if operator == "in":
-            return lambda found: _labels(found).get(key) in wanted
-        return lambda found: _labels(found).get(key) not in wanted
-    if "!=" in term:
-        key, value = (part.strip() for part in term.split("!=", 1))
-        return lambda found: _labels(found).get(key) != value
-    if "=" in term:
-        key, value = (part.strip() for part in re.split("==?", term, maxsplit=1))
-        return lambda found: _labels(found).get(key) == value
-    if term.startswith("!"):
-        return lambda found: term[1:] not in _labels(found)
-    return lambda found: term in _labels(found)
+    if compared := _compared(term):
+        key, is_equal, values = compared
+        return lambda found: (_labels(found).get(key) in values) is is_equal
+    key = term.removeprefix("!")
+    return lambda found: (key in _labels(found)) is (key == term)
 
 
 def _field_test(term: str) -> Test:
-    path, is_equal, value = term.replace("==", "=").partition("=")
-    negated = path.endswith("!")
-    path = path.removesuffix("!")
-    if not is_equal or path not in _FIELDS:
+    path, is_equal, values = _compared(term) or (term, True, set())
+    if path not in _FIELDS:
         raise api.bad_request(f"field label not supported: {path}")
     key = _FIELDS[path]
-    return lambda found: (found["metadata"].get(key, "") == value) is not negated
+    return lambda found: (found["metadata"].get(key, "") in values) is is_equal
+
+
+def _compared(term: str) -> tuple[str, bool, set[str]] | None:
+    """Return key, whether its value must be one of some, and these; None for no comparison."""
+    if (found := _COMPARISON.match(term)) is None:
+        return None
+    key, operator, of_sets, values = found.groups()
+    return (
+        key,
+        (operator or of_sets) not in ("!=", "notin"),
+        {each.strip() for each in values.strip("()").split(",")},
+    )
 
 
 Key = tuple[str, str]
@@ -263,7 +264,7 @@ class GarbageCollector:
     def _on_change(self, change: ObjectChange) -> None:
         if change.new is None:
             self._later(AFTER_OWNER)
-        elif _owners(change.new) != _owners(change.old) and not self._is_owned(change.new):
+        elif owners(change.new) != owners(change.old) and not self._is_owned(change.new):
             self._later(AFTER_WRITE)
 
     def _later(self, seconds: float) -> None:
@@ -280,13 +281,14 @@ class GarbageCollector:
                 metadata = found["metadata"]
                 self._delete(resource, metadata.get("namespace", ""), metadata["name"])
 
-    def _is_owned(self, found: dict[str, Any]) -> bool:
+    def _is_owned(self, found: Object) -> bool:
         """Return whether an object names no owner, or one that exists."""
-        owners = _owners(found)
-        return not owners or not owners.isdisjoint(self._store.uids)
+        uids = owners(found)
+        return not uids or not uids.isdisjoint(self._store.uids)
 
 
-def _owners(found: dict[str, Any] | None) -> set[str]:
+def owners(found: Object | None) -> set[str]:
+    """Return the uids of the objects that own an object."""
     references = found["metadata"].get("ownerReferences") if found else None
     return {reference["uid"] for reference in references or ()}
 

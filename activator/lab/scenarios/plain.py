@@ -10,9 +10,8 @@ from typing import Final
 
 from activator.lab.cluster import ServiceProxy
 from activator.lab.control_plane.api import AUTOSCALERS
-from activator.lab.control_plane.plane import PlaneCall
 from activator.lab.environment import Environment
-from activator.lab.handles import AppHandle, View
+from activator.lab.handles import AppHandle
 from activator.lab.kubelet import KubeletStep
 from activator.lab.objects import HTTP_PROBE
 from activator.lab.programs import Where, open_and_close
@@ -68,21 +67,17 @@ async def kill(lab: Environment) -> None:
         lab.note(Who.FAULT, f"{victim.name} is killed, and the EndpointSlices lag")
         cluster.pods[victim.name].kill()
         await victim.until("ended by itself")
-
-        def is_avoided(view: View) -> bool:
-            pods = {pod["uid"]: pod for pod in view["pods"]}
-            return (
-                pods[victim.process.uid]["kubernetes"] == "ready"
-                and not pods[victim.process.uid]["usable"]
-            )
-
-        await web.until_view("Kubernetes lists the pod, the activator avoids it", is_avoided)
+        await web.until_view(
+            "Kubernetes lists the pod, the activator avoids it",
+            lambda view: (
+                victim.in_view(view)["kubernetes"] == "ready" and not victim.in_view(view)["usable"]
+            ),
+        )
         await load.more(20)
-        seen = victim.count("responded")
         await victim.until("listening", 2)
         cluster.slices.resume()
         await web.until_listed(3)
-        await victim.until("responded", seen + 3)
+        await victim.until_responses(3)
     lab.expect_only_200("each request gets 200", load)
 
 
@@ -127,10 +122,7 @@ async def scale_down(lab: Environment) -> None:
     """
     web = await lab.deploy_service(replicas=3, annotations={"owner": "none"})
     staying, *leaving = web.pods
-    slow = [lab.start_request(web, SLOW) for _ in range(6)]
-    await web.until_view(
-        "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
-    )
+    slow = await web.occupy(SLOW, 6, "each pod has a slow request")
     async with lab.load(web, rate=100) as load:
         await load.more(20)
         web.scale(1)
@@ -140,11 +132,8 @@ async def scale_down(lab: Environment) -> None:
         ended = await asyncio.gather(*slow)
         for pod in leaving:
             await pod.until("stopped")
-        seen = staying.count("responded")
-        await staying.until("responded", seen + 5)
-    lab.expect(
-        "the requests in flight finish", all(each.status == 200 for each in ended), ended[:3]
-    )
+        await staying.until_responses(5)
+    lab.expect_all_200("the requests in flight finish", ended)
     lab.expect_only_200("each other request gets 200", load)
 
 
@@ -218,12 +207,10 @@ async def cold_start(lab: Environment) -> None:
     (pod,) = web.pods
     pod.process.pause(KubeletStep.CHECK)  # the pod listens before kubelet's first check
     responses = await asyncio.gather(*waiting)
-    lab.expect(
-        "each request gets 200", all(each.status == 200 for each in responses), responses[:3]
-    )
+    lab.expect_all_200("each request gets 200", responses)
     lab.expect("before Kubernetes lists the pod as ready", not pod.process.ready)
-    patches = [call for call in lab.cluster.plane.calls[began:] if is_patch(call)]
-    lab.expect_equal("the scaler wrote the replicas once", len(patches), 1)
+    calls = [(call.verb, call.subresource) for call in lab.cluster.plane.calls[began:]]
+    lab.expect_equal("the scaler wrote the replicas once", calls.count(("patch", "scale")), 1)
     pod.process.resume(KubeletStep.CHECK)
     await web.until_listed(1)
     response = await lab.request(web, "/headers")
@@ -233,11 +220,6 @@ async def cold_start(lab: Environment) -> None:
         not any(name.startswith(("knative", "k-")) for name in seen),
         seen,
     )
-
-
-def is_patch(call: PlaneCall) -> bool:
-    """Return whether a request changed the replicas of a Deployment."""
-    return (call.verb, call.resource, call.subresource) == ("patch", "deployments", "scale")
 
 
 @scenario(18, "plain-two-owners")
@@ -257,8 +239,9 @@ async def two_owners(lab: Environment) -> None:
     )
     lab.expect("the reason names the HPA", "web" in str(view["detail"]), view["detail"])
     lab.expect_equal("the scaler leaves the pods alone", web.replicas, 3)
-    events = await lab.until_event(web.name, "two-owners")
-    lab.expect("an Event on the Service says so", "two-owners" in events, events)
+    # The scaler writes the Event a moment after its API shows the reason.
+    await lab.until(lambda: "two-owners" in lab.events(web.name), "an Event on the Service")
+    lab.expect("an Event on the Service says so", "two-owners" in lab.events(web.name))
     web.scale(0)
     await web.until_listed(0)
     lab.expect_200("the scaler still wakes the Deployment", await lab.request(web))
@@ -322,19 +305,19 @@ async def takeover(lab: Environment) -> None:
     """
     annotations = {"owner": "none", "route": "takeover"}
     web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[DRAIN])
-    proxy = await web.open(DELAY)
+    proxy = await lab.cluster.open(web.name, DELAY)
     await lab.until(lambda: _leads_to_pods(proxy, web), "clients reach the pods")
     async with lab.load(web, rate=RATE, where=proxy.where) as load:
         await load.more(RATE // 10)
         await _roll_out_and_sleep(lab, web)
         await load.more(RATE // 10)
     lab.expect_only_200("each request gets 200", load)
-    straight = [await pod.counters() for pod in web.pods[-1:]]
-    lab.expect("pods that are ready get the connections", straight[0]["requests"] > 0, straight)
+    straight = await web.pods[-1].counters()
+    lab.expect("pods that are ready get the connections", straight["requests"], straight)
 
 
 def _leads_to_pods(proxy: ServiceProxy, web: AppHandle) -> bool:
-    places = {(pod.process.options.address, pod.process.options.port) for pod in web.pods}
+    places = {pod.process.options.where for pod in web.pods}
     return bool(proxy.endpoints) and set(proxy.endpoints) <= places
 
 
@@ -360,14 +343,11 @@ async def sleep(lab: Environment) -> None:
     """
     annotations = {"route": "takeover", "idle-seconds": "5"}
     web = await lab.deploy_service(replicas=1, annotations=annotations, arguments=[SLEEP_DRAIN])
-    proxy = await web.open(SLEEP_DELAY)
+    proxy = await lab.cluster.open(web.name, SLEEP_DELAY)
     await lab.until(lambda: proxy.endpoints, "clients find an endpoint")
     knocking = lab.tasks.create_task(_knock(proxy.where))
     (pod,) = web.pods
-    async with asyncio.timeout(SLEEPS_WITHIN):
-        while web.replicas:
-            lab.changed.clear()
-            await lab.changed.wait()
+    await lab.until(lambda: not web.replicas, "the scaler removes the pod", SLEEPS_WITHIN)
     lab.expect(
         "the activators are endpoints before the last pod goes",
         any("targetRef" not in each for each in lab.cluster.listed(web.name)),
@@ -403,7 +383,7 @@ async def front(lab: Environment) -> None:
     """
     annotations = {**ANNOTATIONS, "container-concurrency": "1"}
     web = await lab.deploy_service(replicas=2, annotations=annotations, arguments=[DRAIN])
-    proxy = await web.open(0.3)  # seconds until a changed slice has an effect
+    proxy = await lab.cluster.open(web.name, DELAY)
     await lab.until(lambda: proxy.endpoints, "clients find an endpoint")
     async with lab.load(web, rate=FRONT_RATE, where=proxy.where, target=FRONT_PATH) as load:
         await load.more(FRONT_RATE)

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from activator.lab.environment import QUICK, Environment
-from activator.lab.handles import AppHandle, PodHandle, View
+from activator.lab.handles import AppHandle, verdict
 from activator.lab.kubelet import KubeletStep, ProbedContainer, Probes
 from activator.lab.programs import SteadyTraffic, served_by
 from activator.lab.scenario import scenario
@@ -70,32 +70,20 @@ async def stale_endpoints(lab: Environment) -> None:
         died = time.monotonic()
         view = await app.until_view(
             f"Kubernetes lists {pod.name} as ready, the activator's probe fails, no requests",
-            lambda view: _is_doubted(_of(view, pod)),
+            lambda view: verdict(pod.in_view(view)) == ["ready", "failed", "wait", "probe-failed"],
         )
-        left = view["capacity"]
-        lab.expect_equal("the capacity is that of two pods", left, 2 * CONCURRENCY)
+        lab.expect_equal("the capacity is that of two pods", view["capacity"], 2 * CONCURRENCY)
         await load.more(40)
         lab.expect("Kubernetes still lists it as ready", pod.process.ready)
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
         dead = time.monotonic() - died
-        seen = pod.count("responded")
         await pod.until("ready", 2)
         await app.until_view(
-            f"the activator uses {pod.name} again", lambda view: _of(view, pod)["usable"]
+            f"the activator uses {pod.name} again", lambda view: pod.in_view(view)["usable"]
         )
-        await pod.until("responded", seen + 3)
+        await pod.until_responses(3)
     _check_load(lab, load, dead)
-
-
-def _of(view: View, pod: PodHandle) -> View:
-    found: View = next(each for each in view["pods"] if each["uid"] == pod.process.uid)
-    return found
-
-
-def _is_doubted(pod: View) -> bool:
-    said = [pod[key] for key in ("kubernetes", "probe", "decision", "decidedBy")]
-    return said == ["ready", "failed", "wait", "probe-failed"]
 
 
 def _check_load(lab: Environment, load: SteadyTraffic, dead: float) -> None:
@@ -119,16 +107,12 @@ async def drain(lab: Environment) -> None:
     """
     app = await lab.deploy(pods=2, timeout=20)
     leaving, staying = app.pods
-    slow = [lab.start_request(app, SLOW) for _ in range(2)]
-    await app.until_view(
-        "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
-    )
+    slow = await app.occupy(SLOW, 2, "each pod has a slow request")
     leaving.terminate()
-
-    def is_known(view: View) -> bool:
-        return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.process.uid)
-
-    await app.until_view(f"the activator sends no request to {leaving.name}", is_known)
+    await app.until_view(
+        f"the activator sends no request to {leaving.name}",
+        lambda view: not leaving.in_view(view).get("usable"),
+    )
     before = await leaving.requests()
     responses = [await lab.request(app) for _ in range(5)]
     lab.expect(
@@ -139,7 +123,7 @@ async def drain(lab: Environment) -> None:
     after = await leaving.requests()
     lab.expect(f"{leaving.name} gets no new request", after == before, f"{after - before} requests")
     ended = await asyncio.gather(*slow)
-    lab.expect("the requests in flight finish", [r.status for r in ended] == [200, 200], ended)
+    lab.expect_all_200("the requests in flight finish", ended)
     await leaving.until("stopped")
     lab.expect("at both pods", set(served_by(ended)) == {"app-1", "app-2"}, ended)
 
@@ -203,20 +187,15 @@ async def serving_container(lab: Environment) -> None:
     app = await lab.deploy(pods=2, probes=probes, pod={"blind": True}, sidecar={}, timeout=20)
     pod, other = app.pods
     pod.process.pause(KubeletStep.RESTART)
-    slow = [lab.start_request(app, SLOWER) for _ in range(2)]
-    await app.until_view(
-        "each pod has a slow GET", lambda view: all(each["inFlight"] for each in view["pods"])
-    )
+    slow = await app.occupy(SLOWER, 2, "each pod has a slow GET")
     async with lab.load(app, rate=30, posts=5) as load:
         await load.more(5)
         await pod.switch("Live", "the liveness probe of its serving container begins to fail")
         await pod.until("killing")
-        seen = other.count("responded")
-        await other.until("responded", seen + 20)
+        await other.until_responses(20)
         pod.process.resume(KubeletStep.RESTART)
         await pod.until("restarted")
-        seen = pod.count("responded")
-        await pod.until("responded", seen + 5)
+        await pod.until_responses(5)
     cut = [response.status for response in await asyncio.gather(*slow)]
     lab.expect_equal(
         "the slow GET of the killed container gets 200 from the other pod", cut, [200, 200]

@@ -6,7 +6,8 @@ import asyncio
 from asyncio import Task
 
 from activator.lab.environment import Environment
-from activator.lab.handles import AppHandle, View
+from activator.lab.handles import AppHandle
+from activator.lab.http1 import Connection, HttpRequest, HttpResponse, HttpServer
 from activator.lab.programs import ClientResponse, served_by
 from activator.lab.scenario import scenario
 from activator.lab.timeline import Who
@@ -67,8 +68,7 @@ async def _visit(lab: Environment, app: AppHandle, cookies: list[str]) -> list[C
     responses = await asyncio.gather(
         *(lab.request(app, headers={"Cookie": each or "theme=dark"}) for each in cookies)
     )
-    served = [response.status for response in responses]
-    lab.expect("each client gets 200", served == [200] * len(cookies), set(served))
+    lab.expect_all_200("each client gets 200", responses)
     return responses
 
 
@@ -167,17 +167,12 @@ async def adaptive_limit(lab: Environment) -> None:
     async with lab.load(app, TOO_MANY, target=CROWD) as load:
         await app.until_view(
             "the limit of the pod falls, and requests wait in the activator",
-            lambda view: _limit(view) < SLOW_FROM and view["queued"] > 0,
+            lambda view: view["pods"][0]["adaptiveLimit"] < SLOW_FROM and view["queued"] > 0,
         )
     statuses = load.statuses("GET")
     lab.expect("no request is refused", list(statuses) == [200], statuses)
     most = (await app.pods[0].counters())["maxInFlight"]
     lab.expect(f"the pod never had more than {MOST}", most <= MOST, most)
-
-
-def _limit(view: View) -> int:
-    limit: int = view["pods"][0]["adaptiveLimit"]
-    return limit
 
 
 PAGE = {"activator.dev/while-waiting": "page, refuse", "activator.dev/page-after-seconds": "0.5"}
@@ -221,11 +216,8 @@ async def waiting_page(lab: Environment) -> None:
 async def _follow_the_start(lab: Environment, app: AppHandle) -> None:
     """Ask as the page does, before a pod is listed and until one responds."""
     before = await _peek(lab, app)
-    lab.expect(
-        "the page learns that a pod was asked for",
-        (before.status, before.headers.get("activator-phase")) == (503, "asked"),
-        before,
-    )
+    what = "the page learns that a pod was asked for"
+    lab.expect_response(what, before, 503, activator_phase="asked")
     app.start_pods(1)
     await app.until_view("its pod is usable", lambda view: view["capacity"] != 0)
     lab.expect_200("the page learns that it should reload", await _peek(lab, app))
@@ -237,31 +229,7 @@ async def _peek(lab: Environment, app: AppHandle) -> ClientResponse:
 
 MONITOR = {"User-Agent": "Prometheus/3.5.0"}
 PASSWORD = {"Authorization": "Bearer secret"}
-_ALLOWED = b"HTTP/1.1 204 No Content\r\n\r\n"
-_DENIED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
-
-
-class PasswordServer:
-    """A server that allows one password.
-
-    Attributes:
-        requests: how many it has decided about.
-    """
-
-    def __init__(self) -> None:
-        self.requests = 0
-
-    async def decide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Respond to each request of a connection."""
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                self.requests += 1
-                writer.write(
-                    _ALLOWED if b"\r\nauthorization: bearer secret" in head.lower() else _DENIED
-                )
-        except asyncio.IncompleteReadError:
-            writer.close()
+_DENIED = HttpResponse(401, headers=(("WWW-Authenticate", "Bearer"),))
 
 
 @scenario(27, "wake-rules")
@@ -273,18 +241,24 @@ async def wake_rules(lab: Environment) -> None:
     Here: only the user's request starts a pod. The monitor gets 503 and the stranger 401 at
     once. With a pod, all are served.
     """
-    deciding = PasswordServer()
-    server = await asyncio.start_server(deciding.decide, "127.0.0.1", 0)
+    decisions: list[bool] = []
+
+    async def decide(request: HttpRequest, connection: Connection) -> None:
+        """Allow one password."""
+        decisions.append(request.header("authorization") == PASSWORD["Authorization"])
+        await connection.send(request, HttpResponse(204) if decisions[-1] else _DENIED)
+
+    server = HttpServer(decide)
+    await server.start("127.0.0.1", 0)
     try:
-        port = server.sockets[0].getsockname()[1]
         annotations = {
             "activator.dev/wake-not-user-agents": "Prometheus,kube-probe",
             "activator.dev/wake-not-paths": "/status",
-            "activator.dev/auth-url": f"http://127.0.0.1:{port}/check",
+            "activator.dev/auth-url": f"http://127.0.0.1:{server.port}/check",
         }
         app = await lab.deploy(pods=0, timeout=30, annotations=annotations)
         await _keep_asleep(lab, app)
-        lab.expect_equal("the server decided about two requests only", deciding.requests, 2)
+        lab.expect_equal("the server decided about two requests only", len(decisions), 2)
         await _wake(lab, app)
     finally:
         server.close()
@@ -298,13 +272,11 @@ async def _keep_asleep(lab: Environment, app: AppHandle) -> None:
     }
     for name, (target, headers) in rules.items():
         asleep = await lab.request(app, target, headers=headers)
-        got = asleep.status, asleep.headers.get("activator-reason")
-        lab.expect(f"{name} gets 503 asleep", got == (503, "asleep"), asleep)
+        lab.expect_response(f"{name} gets 503 asleep", asleep, 503, activator_reason="asleep")
     strangers = {"no password": {}, "a wrong password": {"Authorization": "Bearer wrong"}}
     for name, headers in strangers.items():
         denied = await lab.request(app, headers=headers)
-        challenge = denied.headers.get("www-authenticate")
-        lab.expect(f"{name} gets 401", (denied.status, challenge) == (401, "Bearer"), denied)
+        lab.expect_response(f"{name} gets 401", denied, 401, www_authenticate="Bearer")
     view = await app.view()
     lab.expect_equal("no request waits", view["queued"], 0)
     lab.expect("no cold start began", not view["coldStarts"], view["coldStarts"])

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from activator.lab.environment import QUICK, Environment
-from activator.lab.handles import AppHandle, View
+from activator.lab.handles import AppHandle, verdict
 from activator.lab.kubelet import KubeletStep
 from activator.lab.programs import fetch, open_and_close
 from activator.lab.scenario import scenario
@@ -33,7 +33,10 @@ async def exec_readiness(lab: Environment) -> None:
     await pod.switch("Exec", "its exec readiness probe begins to fail")
     await app.until_view(
         "Kubernetes: not ready; activator's probe: passed; decided by exec-readiness-probe",
-        _has_decided,
+        # The decision needs one more probe.
+        lambda view: (
+            verdict(view["pods"][0]) == ["not-ready", "passed", "wait", "exec-readiness-probe"]
+        ),
     )
     queue_proxy = await pod.probe_as_kubelet()
     lab.expect("queue-proxy still responds 200 queue", queue_proxy.body == "queue", queue_proxy)
@@ -54,13 +57,6 @@ async def exec_readiness(lab: Environment) -> None:
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Exec", "its exec readiness probe passes again")
     lab.expect_200("the queued request gets 200 when the probe passes again", await waiting)
-
-
-def _has_decided(view: View) -> bool:
-    """Return whether the API shows the decision, which needs one more probe."""
-    keys = ("kubernetes", "probe", "decision", "decidedBy")
-    said = [view["pods"][0][key] for key in keys]
-    return said == ["not-ready", "passed", "wait", "exec-readiness-probe"]
 
 
 #: Each request gets one of these statuses, so that the test can distinguish them.
@@ -93,9 +89,8 @@ async def readiness(lab: Environment) -> None:
         await _until_queued(app, len(waiting))
     lab.expect("none gets a response", not any(task.done() for task in waiting))
     view = await app.view()
-    reason, capacity = view["reason"], view["capacity"]
-    lab.expect_equal("the API has the reason pods-not-ready", reason, "pods-not-ready")
-    lab.expect_equal("and the capacity is 0", capacity, 0)
+    lab.expect_equal("the API has the reason pods-not-ready", view["reason"], "pods-not-ready")
+    lab.expect_equal("and the capacity is 0", view["capacity"], 0)
 
     before = pod.count("responded")
     await pod.switch("Ready", "its readiness probe passes again")
@@ -204,7 +199,7 @@ async def other_port(lab: Environment) -> None:
 
     counters = await pod.counters()
     asked = counters["lastProbes"].get("Knative-Activator-Probe", [])
-    host = f"Host: {pod.process.options.address}:{pod.process.options.port}"
+    host = "Host: {}:{}".format(*pod.process.options.where)
     lab.expect("the activator probes queue-proxy, on the port in Endpoints", host in asked, asked)
     elsewhere = counters["atReadinessPort"]
     lab.expect_equal("and does not probe the application's own port", elsewhere, 0)
@@ -299,8 +294,5 @@ async def ingress_probe(lab: Environment) -> None:
 async def _must_echo(lab: Environment, app: AppHandle | str, target: str) -> None:
     response = await lab.request(app, target, headers=PROBE)
     name = app if isinstance(app, str) else app.name
-    lab.expect(
-        f"the probe for {name}{target} gets 200 with its hash",
-        (response.status, response.headers.get("k-network-hash")) == (200, HASH),
-        response,
-    )
+    what = f"the probe for {name}{target} gets 200 with its hash"
+    lab.expect_response(what, response, 200, k_network_hash=HASH)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from activator.admin.api import detail_view
 from activator.admin.views.revisions import WAITING
 from activator.console import explain, explain_parts
-from activator.console.client import parse
+from activator.console.client import NOTHING, parse
 from activator.console.explain import meaning, page_of, what_to_do
 from activator.console.screen import Fact, plain
 from activator.plain.annotations import Owner
@@ -220,11 +220,11 @@ async def test_a_start_for_a_request_in_another_activator_has_no_advice_for_fail
     for pods in ((), (POD,)):
         world.pods(throttler, not_ready=pods)
         answer = parse(json.dumps(detail_view(world.driver, throttler)))
-        page = explain.page(answer, None, explain_parts.ScalerFacts(starting=9.0))
+        page = explain.page(answer, NOTHING, explain_parts.ScalerFacts(starting=9.0))
         lines = plain(page).splitlines()
         assert lines[0] == "Service default/hello: no request waits, a pod is starting"
         assert "What to do  Nothing yet: a pod is starting." in lines
-        lines = plain(explain.page(answer, None, explain_parts.ScalerFacts())).splitlines()
+        lines = plain(explain.page(answer, NOTHING, explain_parts.ScalerFacts())).splitlines()
         assert "a new one would" in lines[0]
     world.driver.close()
 
@@ -249,7 +249,7 @@ async def test_a_start_that_takes_clearly_longer_has_the_advice_of_its_reason(
     throttler.cancel(ticket, world.clock.now)
     answer = parse(json.dumps(detail_view(world.driver, throttler)))
     for seconds in (took, 1.0):  # the scaler changed the replicas at once, or later
-        page = explain.page(answer, None, explain_parts.ScalerFacts(starting=seconds))
+        page = explain.page(answer, NOTHING, explain_parts.ScalerFacts(starting=seconds))
         lines = plain(page).splitlines()
         assert ("What to do  Nothing yet: a pod is starting." in lines) != is_late
         for command in ("kubectl get pods -n default $(", "kubectl logs -n default $pod"):
@@ -284,7 +284,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     ):
         answer = detail_view(world.driver, throttler)
         one = parse(json.dumps(answer | {"objectWarnings": warnings}))
-        lines = plain(explain.page(one, None, scaled)).splitlines()
+        lines = plain(explain.page(one, NOTHING, scaled)).splitlines()
         assert lines[0].endswith(cause or "starting, 0.0 s")
         assert lines[2].startswith("Scaler" if scaled.cause else "Reason")
         todo = [line for line in lines if line.startswith("What to do  Correct ")]
@@ -296,7 +296,7 @@ def test_what_keeps_pods_from_starting_comes_before_a_generic_reason(world):
     throttler.cancel(queued, world.clock.now)
     answer = detail_view(world.driver, throttler)
     page = explain.page(
-        parse(json.dumps(answer)), None, explain_parts.ScalerFacts(forbidden, "scale-forbidden")
+        parse(json.dumps(answer)), NOTHING, explain_parts.ScalerFacts(forbidden, "scale-forbidden")
     )
     assert plain(page).startswith("Service default/hello: no request waits, scale-forbidden")
 
@@ -712,7 +712,7 @@ def test_every_reason_of_the_scaler_can_be_shown(world, owner):
                 tuple(explain_parts.facts(parse(json.dumps(scaled | more)))), word
             )
             answer = parse(json.dumps(view(world, service(world), nextReason="no-endpoints")))
-            lines = plain(explain.page(answer, None, part)).splitlines()
+            lines = plain(explain.page(answer, NOTHING, part)).splitlines()
             assert any(word in line for line in lines)
 
 

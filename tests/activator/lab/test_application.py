@@ -11,13 +11,13 @@ from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
 from activator.lab.application import Application, Echo, PodCounters, Switches, asks_for_websocket
-from activator.lab.http1 import PodRequest, PodResponse, RequestParser
+from activator.lab.http1 import HttpRequest, HttpResponse, RequestParser
 
 
 def ask(target: str, body: bytes = b"", **headers: str):
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     application = Application("pod-1", Switches(), PodCounters())
-    return application.respond(PodRequest("GET", target, "HTTP/1.1", named, body))
+    return application.respond(HttpRequest("GET", target, "HTTP/1.1", named, body))
 
 
 def test_greeting_names_the_pod_and_the_way():
@@ -50,7 +50,7 @@ def test_path_says_what_to_do():
 @pytest.mark.parametrize(("in_flight", "delay"), [(1, 0.1), (50, 0.1), (100, 0.4), (200, 1.6)])
 def test_crowded_application_slows_down_by_the_square(in_flight, delay):
     application = Application("pod-1", Switches(), PodCounters(in_flight=in_flight))
-    response = application.respond(PodRequest("GET", "/crowd?ms=100&n=50", "HTTP/1.1"))
+    response = application.respond(HttpRequest("GET", "/crowd?ms=100&n=50", "HTTP/1.1"))
     assert response.delay == pytest.approx(delay)
 
 
@@ -68,18 +68,18 @@ def test_switches_are_turned_by_requests():
     switches = Switches()
     application = Application("pod-1", switches, PodCounters())
     for path in ("/toggleReady", "/toggleLive", "/toggleExec"):
-        application.respond(PodRequest("GET", path, "HTTP/1.1"))
+        application.respond(HttpRequest("GET", path, "HTTP/1.1"))
     assert (switches.ready, switches.live, switches.exec_ready) == (False, False, False)
 
 
-def ask_openai(target: str, body: object = None) -> PodResponse:
+def ask_openai(target: str, body: object = None) -> HttpResponse:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Application("pod-1", Switches(), PodCounters()).respond(
-        PodRequest("POST", target, "HTTP/1.1", (), data)
+        HttpRequest("POST", target, "HTTP/1.1", (), data)
     )
 
 
-def chat(**more: Any) -> PodResponse:
+def chat(**more: Any) -> HttpResponse:
     messages = [{"role": "user", "content": "one two"}]
     return ask_openai("/v1/chat/completions", {"model": "echo", "messages": messages, **more})
 
@@ -167,8 +167,8 @@ def test_other_paths_and_protocols_are_plain_requests():
 def test_the_application_sleeps_as_vllm_does():
     application = Application("pod-1", Switches(), PodCounters())
 
-    def send(method: str, target: str) -> PodResponse:
-        return application.respond(PodRequest(method, target, "HTTP/1.1"))
+    def send(method: str, target: str) -> HttpResponse:
+        return application.respond(HttpRequest(method, target, "HTTP/1.1"))
 
     assert send("POST", "/sleep?level=1").status == 200
     assert json.loads(send("GET", "/is_sleeping").body) == {"is_sleeping": True}

@@ -110,7 +110,7 @@ async def test_service_wakes_for_a_request_and_the_timeline_has_all_actors():
     async with set_up(timeline, addresses(), is_plain=True) as environment:
         web = await environment.deploy_service(probe=HTTP_PROBE)
         assert (web.replicas, web.probed_switches) == (0, {"Ready"})
-        proxy = await web.open(delay=0.0)
+        proxy = await environment.cluster.open(web.name, delay=0.0)
         assert (await environment.request(web, where=proxy.where)).status == 0, "no endpoint"
         response = await environment.request(web)
         assert (response.status, web.replicas) == (200, 1)

@@ -11,7 +11,7 @@ from activator.lab.http1 import (
     MAX_BODY_BYTES,
     MAX_HEAD_BYTES,
     BadRequest,
-    PodRequest,
+    HttpRequest,
     RequestParser,
     as_json,
     render_chunk,
@@ -103,7 +103,7 @@ def test_requests_before_a_wrong_one_are_not_lost():
     ],
 )
 def test_connection_is_kept_as_the_version_says(version, connection, kept):
-    assert PodRequest("GET", "/", version, (("Connection", connection),)).keep_alive is kept
+    assert HttpRequest("GET", "/", version, (("Connection", connection),)).keep_alive is kept
 
 
 def test_response_is_rendered():

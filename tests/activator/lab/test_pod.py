@@ -6,15 +6,15 @@ import asyncio
 import json
 import re
 import signal
-import sys
 from asyncio.subprocess import PIPE
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from activator.lab import end_with_stdin
 from activator.lab.application import Switches
-from activator.lab.http1 import PodRequest
+from activator.lab.http1 import HttpRequest
 from activator.lab.pod import (
     PodOptions,
     parse_options,
@@ -30,10 +30,10 @@ INVALID = b"unexpected probe header value: other\n"
 HASH_MISSING = b'a probe request must contain a non-empty "K-Network-Hash" header\n'
 
 
-def request(agent: str = "", probe: str = "", hashed: str = "") -> PodRequest:
+def request(agent: str = "", probe: str = "", hashed: str = "") -> HttpRequest:
     names = {"User-Agent": agent, "K-Network-Probe": probe, "K-Network-Hash": hashed}
     headers = tuple((name, value) for name, value in names.items() if value)
-    return PodRequest("GET", "/any/path", "HTTP/1.1", headers)
+    return HttpRequest("GET", "/any/path", "HTTP/1.1", headers)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,8 @@ class Running:
         )
 
     async def __aenter__(self) -> Running:
-        self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(self.options)),
-            stdin=PIPE,
-            stdout=PIPE,
-        )
+        arguments = pod_arguments(self.options)
+        self.process = await end_with_stdin.start("activator.lab.pod", *arguments, stdout=PIPE)
         self.listening = await self.told("listening")
         return self
 
@@ -268,23 +265,20 @@ async def test_pod_ends_with_its_parent():
         assert pod.process.stdin is not None
         pod.process.stdin.close()
         async with asyncio.timeout(PATIENCE):
-            assert await pod.process.wait() == 0
+            assert await pod.process.wait() == 1
 
 
 async def test_pod_that_cannot_listen_says_so():
     async with Running() as pod:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(pod.options)),
-            stdin=PIPE,
-            stderr=PIPE,
-        )
+        arguments = pod_arguments(pod.options)
+        process = await end_with_stdin.start("activator.lab.pod", *arguments, stderr=PIPE)
         _, said = await process.communicate()
         assert process.returncode == 1
         assert f"cannot listen on {pod.options.address}:{pod.options.port}".encode() in said
 
 
 def test_options_come_from_the_command_line():
-    switches = {"follow_stdin": True, "blind": True, "polls_sidecar": True}
+    switches = {"blind": True, "polls_sidecar": True}
     options = PodOptions("x", "127.0.0.9", 1, 2, 0.5, 3, 0.25, **switches)
     assert parse_options(pod_arguments(options)) == options
     with pytest.raises(SystemExit):

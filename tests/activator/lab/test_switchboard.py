@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from activator.lab.application import PodCounters, Switches, admin_response
-from activator.lab.http1 import PodRequest
+from activator.lab.http1 import HttpRequest
 
 
 def test_switch_is_turned_over_and_back():
@@ -28,7 +28,7 @@ def test_counters_tell_the_most_at_a_time_and_posts_that_came_twice():
 
 
 def ask(path: str, switches: Switches, counters: PodCounters | None = None):
-    return admin_response(PodRequest("GET", path, "HTTP/1.1"), switches, counters or PodCounters())
+    return admin_response(HttpRequest("GET", path, "HTTP/1.1"), switches, counters or PodCounters())
 
 
 def test_kubelets_questions_follow_the_switches():

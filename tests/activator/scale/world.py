@@ -14,14 +14,16 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.wire import encode
-from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind, PlaneResponse
-from activator.lab.control_plane.plane import PlaneCall, PlaneRequest, PlaneServer
+from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS, ApiKind
+from activator.lab.control_plane.plane import PlaneCall, PlaneServer
+from activator.lab.http1 import HttpResponse
 from activator.scale import scaler as scalers
 from activator.scale.election import LABEL
 from activator.scale.keda.part import KedaPart
 from activator.scale.part import Part, PartContext
 from activator.scale.scaler import PARTS, ScalerProcess
 from activator.scale.settings import load
+from tests.control_plane.client import plane_request
 from tests.recorded.requests import Recorder
 from throttler.model import RevisionID
 
@@ -63,8 +65,8 @@ class Cluster:
         """Send a request past all sockets; it must succeed."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = b"" if body is None else json.dumps(body).encode()
-        response = await self.plane.send(PlaneRequest(method, path, data, kind, "test"))
-        assert isinstance(response, PlaneResponse)
+        response = await self.plane.send(plane_request(method, path, data, kind, "test"))
+        assert isinstance(response, HttpResponse)
         assert response.status < 300, response.body
         return json.loads(response.body)
 

@@ -118,8 +118,7 @@ async def test_requests_follow_each_other_on_one_connection(world, tmp_path):
             length = int(head.lower().partition(b"content-length: ")[2].split()[0])
             await reader.readexactly(length)
         writer.write(b"broken\r\n\r\n")
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await reader.readexactly(1)
+        assert b" 400 " in await reader.read()
         writer.close()
 
 

@@ -17,6 +17,7 @@ from activator.lab.control_plane.api import (
 )
 from activator.lab.control_plane.store import PlaneStore, matches, selector
 from tests.activator.lab.control_plane.world import service
+from tests.control_plane.client import path_of
 from tests.rows import naming
 
 
@@ -30,7 +31,7 @@ def test_path_leads_to_its_place_and_back():
         ApiPath(NODES, "", "n"),
     ):
         with naming(place):
-            assert known.find(place.resource.path(*place[1:])) == place
+            assert known.find(path_of(*place)) == place
 
 
 def test_path_that_leads_nowhere():

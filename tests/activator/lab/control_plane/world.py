@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activator.lab.control_plane.api import BUILT_IN, SCALED_OBJECTS
-from activator.lab.control_plane.plane import PlaneRequest
 from activator.lab.control_plane.store import PlaneWatch
+from tests.control_plane.client import plane_request
 from tests.control_plane.strict import StrictControlPlane
 
 Object = dict[str, Any]
@@ -39,7 +39,7 @@ class World:
         """Return status and decoded body."""
         kind = kind or (MERGE if method == "PATCH" else "application/json")
         data = b"" if body is None else json.dumps(body).encode()
-        response = await self.plane.send(PlaneRequest(method, path, data, kind, "test/1.0"))
+        response = await self.plane.send(plane_request(method, path, data, kind, "test/1.0"))
         assert not isinstance(response, PlaneWatch)
         if response.content_type.startswith("text/plain"):
             return response.status, response.body.decode()
@@ -52,7 +52,7 @@ class World:
         return status, found["message"] if isinstance(found, dict) else found
 
     async def watch(self, path: str) -> PlaneWatch:
-        found = await self.plane.send(PlaneRequest("GET", path))
+        found = await self.plane.send(plane_request("GET", path))
         assert isinstance(found, PlaneWatch), found
         return found
 

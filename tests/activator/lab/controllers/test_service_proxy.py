@@ -13,7 +13,7 @@ from activator.lab.control_plane.api import SLICES
 
 @asynccontextmanager
 async def proxied(world) -> AsyncIterator[ServiceProxy]:
-    proxy = ServiceProxy(world.plane, "web")
+    proxy = ServiceProxy(world.plane, "web", delay=1.0)
     await proxy.start()
     try:
         yield proxy
@@ -65,7 +65,7 @@ async def test_connection_goes_to_an_endpoint_and_back(world):
     world.report("web-1", ready=True, address="127.0.0.1")
     await world.settle()
     async with proxied(world) as proxy:
-        reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+        reader, writer = await asyncio.open_connection(*proxy.where)
         writer.write(b"hello")
         assert await reader.read() == b"hello"
         writer.close()
@@ -90,7 +90,7 @@ async def test_connection_without_an_endpoint_is_refused(world):
     await world.settle()
     assert world.plane.store.select(SLICES, "default", lambda each: True)
     async with proxied(world) as proxy:
-        reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+        reader, writer = await asyncio.open_connection(*proxy.where)
         with pytest.raises(ConnectionError):
             await reader.read()
         writer.close()
@@ -103,7 +103,7 @@ async def test_endpoint_that_refuses_connections_is_counted(world):
     world.report("web-1", ready=True, address="127.0.9.1")
     await world.settle()
     async with proxied(world) as proxy:
-        reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+        reader, writer = await asyncio.open_connection(*proxy.where)
         with pytest.raises(ConnectionError):
             await reader.read()
         writer.close()

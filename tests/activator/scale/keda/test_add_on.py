@@ -22,6 +22,7 @@ from tests.activator.scale.keda.test_routes import OBJECT, Interceptor, values
 from tests.activator.scale.keda.test_routes import ROUTE as ROUTE_TRIGGER
 from tests.activator.scale.world import Cluster, scaler
 from tests.conftest import on_uvloop
+from tests.control_plane.client import path_of
 from tests.process import activator
 from tests.recorded.requests import Recorder
 from throttler.model import RevisionID, RevisionKind
@@ -80,7 +81,7 @@ class AddOnCluster(Cluster):
 
     async def create(self, kind: ApiKind, obj: Any) -> None:
         self.plane.faults.grant_only(None)
-        await self.send("POST", kind.path(obj["metadata"]["namespace"]), obj)
+        await self.send("POST", path_of(kind, obj["metadata"]["namespace"]), obj)
         self.plane.faults.grant_only(self._rights)
 
     async def list_interceptor(self, address: str) -> None:
@@ -209,7 +210,7 @@ async def test_beside_services_a_route_object_is_no_service_of_the_same_name(
     async with AddOnCluster(tmp_path, (SCALED_OBJECTS, ROUTES), set()) as kube:
         kube.plane.faults.grant_only(None)
         await kube.add("web")
-        await kube.send("POST", SCALED_OBJECTS.path("shop"), scaled())
+        await kube.send("POST", path_of(SCALED_OBJECTS, "shop"), scaled())
         flags = {"dialect": "services,keda"}
         async with AsyncExitStack() as stack:
             running = await stack.enter_async_context(scaler(kube, parts=[KedaPart], **flags))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from activator.discovery.api_server import no_response
-from activator.lab.control_plane.plane import PlaneRequest
+from activator.lab.http1 import HttpRequest
 from activator.process.timers import Tasks
 from activator.scale.part import PartContext
 from activator.scale.reports.load import Loads, ServiceName
@@ -247,7 +247,7 @@ async def test_a_follower_writes_no_slice_and_a_leader_repairs_one(tmp_path: Pat
             await kube.add(route="takeover")
             await elapse(5)
             assert len(kube.calls("create", "endpointslices")) == 2  # one by this test
-            await kube.plane.send(PlaneRequest("DELETE", f"{SLICES}/hello-activator"))
+            await kube.plane.send(HttpRequest("DELETE", f"{SLICES}/hello-activator"))
             await elapse(5)
             assert await addresses(kube) == ["10.1.0.1"]
 
