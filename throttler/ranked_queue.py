@@ -1,7 +1,7 @@
 """The queue of a revision with classes or flows: strict between classes, fair between flows.
 
 The highest class with a request goes first. A request rises with age, so none starves. Inside a
-class, the flows take turns (``throttler.flows``). Each operation costs O(1), except that the heap
+class, the flows take turns. Each operation costs O(1), except that the heap
 of ages costs O(log n) at worst. Knows no pods and no clock. Knative has no counterpart. Kubernetes
 has API Priority and Fairness, which gives each level seats of its own instead of ageing.
 """

@@ -330,7 +330,8 @@ def queue_order_view(throttler: RevisionThrottler) -> details.QueueOrderView | N
 def flow_name(name: bytes, order: QueueOrder, salt: bytes) -> str:
     """Return the name of a flow for people: as it is, or its hash.
 
-    A long name is a digest here, which cannot be printed: see ``request_key.bounded``.
+    A long name is a digest here, which cannot be printed: see ``bounded`` in
+    proxy/exchange/placement.py.
 
     Arguments:
         name: as the client sent it; empty for requests that name no flow.

@@ -178,7 +178,7 @@ class EventFeed:
     # -- events ---------------------------------------------------------------------------------
 
     def _take(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
-        """Record an event, see events.Listener."""
+        """Record an event, see records.narration.Listener."""
         self.last += 1
         self._ring.append(_Event(kind, revision, what, self._wall_clock()))
         self._news.set()

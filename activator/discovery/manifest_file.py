@@ -225,7 +225,7 @@ class ManifestFiles(Mapping[str, File]):
 
     Arguments:
         path: the folder. Its subfolders are not read.
-        settle, settle_limit: as in ``manifests.Timings``.
+        settle, settle_limit: as in ``manifests.FolderTimings``.
     """
 
     def __init__(self, path: Path, settle: float, settle_limit: float) -> None:

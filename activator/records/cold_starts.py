@@ -121,7 +121,7 @@ class ColdStart:
         why: reason and detail of the wait if it failed: a request expired, or left a late start.
             Empty if none did.
         successes: how often a pod had become usable when it failed.
-        lead: seconds by which the activator's probe of ``dest`` was ahead of Kubernetes; None
+        lead: seconds by which the activator's probe of the pod was ahead of Kubernetes; None
             while unknown, or if Kubernetes was first.
     """
 
@@ -274,7 +274,7 @@ class ColdStarts:
 
         Arguments:
             dispatched: when the request was last dispatched to its pod.
-            dest: the pod.
+            endpoint: the pod.
         """
         if cold_start.ended is None:
             cold_start.responded(dispatched, endpoint, now)

@@ -34,7 +34,7 @@ def path_of(kind: ApiKind, namespace: str = "", name: str = "", subresource: str
 
 
 class InProcessClient(ApiServer):
-    """Sends the requests of the scaler (scale.cluster) and of discovery (discovery.wire.Cluster).
+    """Sends the requests of the scaler (scale.cluster) and of discovery (its base class).
 
     Attributes:
         renewals: how often the credentials were to be read again.

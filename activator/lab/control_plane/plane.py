@@ -263,7 +263,7 @@ def _json(found: Object, status: int = 200) -> HttpResponse:
     return HttpResponse(status, json.dumps(found, separators=(",", ":")).encode(), JSON)
 
 
-#: The file's name in the folder of `Server.write_kubeconfig`.
+#: The file's name in the folder of `PlaneServer.write_kubeconfig`.
 KUBECONFIG: Final = "kubeconfig"
 
 

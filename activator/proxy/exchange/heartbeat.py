@@ -46,7 +46,7 @@ MOST_BYTES: Final = 64 << 10
 MOST_TOKENS: Final = 8192
 
 #: A string, a bracket, a colon, a comma, another value, or the quote of a string without its end.
-#: Only sets of bytes are possessive, see body.py.
+#: Only sets of bytes are possessive, see proxy/message/grammar.py.
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\]:,]|[^\s"{}\[\]:,]++|"', re.DOTALL)
 _BOM: Final = b"\xef\xbb\xbf"
 _OPENING: Final = (b"{", b"[")

@@ -29,7 +29,7 @@ HTTP_2: Final = HttpVersion.HTTP_2
 # Lists header field names: which the activator handles, protects, or keeps out of trailers.
 #
 # Pure. Sources: RFC 9110 section 7.6.1 (hop-by-hop fields), RFC 9110 section 6.5.1 (trailers).
-# ``knative.control_fields`` has Knative's control fields.
+# ``knative.words`` has Knative's control fields.
 
 #: The plain Service of a request, ``namespace/name``; the ingress sets it.
 SERVICE: Final = b"activator-service"

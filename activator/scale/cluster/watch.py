@@ -83,7 +83,7 @@ class KindView(Protocol):
 
 
 class ClusterObjects:
-    """All objects in force (discovery.reflector.ObjectStore).
+    """All objects in force (discovery.reflector.ReflectedObjects).
 
     Arguments:
         views: the views of each kind.

@@ -1,4 +1,4 @@
-"""Sentences about problems stay short; test_state.py has each problem."""
+"""Sentences about problems stay short."""
 
 from __future__ import annotations
 
