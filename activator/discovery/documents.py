@@ -123,6 +123,10 @@ class _Loader(Composer, yaml.CSafeLoader):
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
+    yaml_constructors: ClassVar[Any] = {
+        **yaml.CSafeLoader.yaml_constructors,
+        _TIMESTAMP: yaml.CSafeLoader.construct_yaml_str,
+    }
 
     def __init__(self, text: str) -> None:
         yaml.CSafeLoader.__init__(self, text)
@@ -191,8 +195,11 @@ def _yaml_documents(text: str) -> Iterator[Document]:
 def _construct(loader: _Loader, node: yaml.Node) -> object:
     try:
         return loader.construct_document(node)
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        # PyYAML's constructors do not catch Python's own errors, such as int() of 5,000 digits.
+    except yaml.YAMLError:
+        raise
+    except Exception as error:
+        # PyYAML's constructors let Python's own errors pass, such as int() of 5,000 digits. They
+        # concern this document alone.
         mark = node.start_mark
         reason = f"in the document that starts here: {error}"
         raise DocumentError(mark.line + 1, mark.column + 1, reason) from None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,20 @@ def test_anchors_and_merges_work_and_times_stay_text() -> None:
     assert yaml("a: &a {x: 1}\nb: {<<: *a, y: *a}\nt: 2024-01-01T00:00:00Z\n") == [
         {"a": {"x": 1}, "b": {"x": 1, "y": {"x": 1}}, "t": "2024-01-01T00:00:00Z"}
     ]
+
+
+def test_a_time_stays_a_text_also_by_its_tag() -> None:
+    text = b"a: !!timestamp 2024-01-01\nb: !!timestamp x\n!!timestamp 200101: 1\n"
+    (found,) = documents.parse(text, is_json=False)
+    assert found.value == {"a": "2024-01-01", "b": "x", "200101": 1}
+
+
+def test_an_unforeseen_error_of_a_value_is_one_of_its_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("yaml.CSafeLoader.construct_document", Mock(side_effect=AttributeError))
+    with pytest.raises(DocumentError, match="in the document that starts here"):
+        documents.parse(b"a: 1", is_json=False)
 
 
 def test_a_byte_order_mark_is_no_error() -> None:
