@@ -24,6 +24,8 @@ from benchmarks.soak.plan import Fault
 KILL_WINDOW: Final = 1.0
 #: Seconds before and after the end of a pod's process in which its connections may break.
 ENDS_WITHIN: Final = 0.25
+#: How the names of kinds begin whose clients use HTTP/2.
+HTTP2: Final = ("h2 ", "gRPC ")
 #: Seconds between a failure and the line of the ingress about it, whose time has whole seconds.
 LOGGED_WITHIN: Final = 1.5
 GOAL_KILLED: Final = 0.95
@@ -91,7 +93,8 @@ def fate(
         return Fate.LOST
     if excused(failure, kills):
         return Fate.POD
-    if ", " in failure.via and any(abs(failure.ended - at) <= LOGGED_WITHIN for at in misnumbered):
+    is_repeated = failure.kind.startswith(HTTP2) and ", " in failure.via
+    if is_repeated and any(abs(failure.ended - at) <= LOGGED_WITHIN for at in misnumbered):
         return Fate.INGRESS
     kind = ALL_KINDS[failure.kind]
     for each in occurred:

@@ -85,6 +85,7 @@ def test_a_short_run_has_a_plan() -> None:
         (Failure("POST", "web-1.1", 50.0, 50.2, "502"), Fate.POD),
         (replace(FAILED, kind="h2 GET", via=BOTH, ended=149.5), Fate.INGRESS),
         (replace(FAILED, kind="h2 GET", ended=149.5), Fate.LOST),  # not repeated
+        (replace(FAILED, kind="GET", via=BOTH, ended=149.5), Fate.LOST),  # it has no streams
         (replace(FAILED, kind="h2 GET", via=BOTH, ended=152.5), Fate.LOST),  # another second
         (replace(FAILED, kind="h2 GET", via=BOTH, ended=149.5, wrong=True), Fate.LOST),
     ],
