@@ -36,6 +36,9 @@ _READ_BYTES: Final = 64 * 1024
 class ServiceProxy:
     """The proxy of the sample pods' port of one Service. It needs a running loop.
 
+    Arguments:
+        delay: seconds from a change of a slice to its effect, as kube-proxy has one.
+
     Attributes:
         where: host and port for clients; the port is set by `start`.
         endpoints: the addresses to which connections go now.
@@ -43,10 +46,6 @@ class ServiceProxy:
     """
 
     def __init__(self, plane: ControlPlane, service: str, delay: float) -> None:
-        """
-        Arguments:
-            delay: seconds from a change of a slice to its effect, as kube-proxy has one.
-        """
         self.where: Address = ("127.0.0.1", 0)
         self.endpoints: list[Address] = []
         self.refused = 0

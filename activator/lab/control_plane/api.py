@@ -89,8 +89,11 @@ ACCESS_REVIEWS: Final = ApiKind(
     namespaced=False,
 )
 
-#: All kinds above.
-BUILT_IN: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, ApiKind))
+BUILT_IN: Final = (
+    *(SERVICES, PODS, NODES, NAMESPACES, CONFIG_MAPS, SECRETS, ENDPOINTS),
+    *(SLICES, DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS),
+    *(LEASES, EVENTS, AUTOSCALERS, ACCESS_REVIEWS),
+)
 
 #: KEDA's custom resource, for control planes of clusters with KEDA.
 SCALED_OBJECTS: Final = ApiKind(
