@@ -19,7 +19,7 @@ from benchmarks import activator
 from benchmarks.activator import Activator
 from benchmarks.helpers import helper
 from benchmarks.policy_client import Client, Response
-from benchmarks.process import CannotMeasure, exact_cpu_seconds, wait_until
+from benchmarks.process import CannotMeasure, cpu_seconds, wait_until
 from benchmarks.report import Row, middle, percentile, table
 
 PREFIX = "activator.dev/"
@@ -75,9 +75,9 @@ def measure(folder: Path, rounds: int, requests: int, seconds: float) -> Iterato
 def _cpu(found: Activator, name: str, requests: int) -> float:
     """Return the CPU seconds of the activator for one request."""
     uvloop.run(_repeat(found.port, name, AT_ONCE))
-    before = exact_cpu_seconds(found.pid)
+    before = cpu_seconds(found.pid)
     uvloop.run(_repeat(found.port, name, requests))
-    return (exact_cpu_seconds(found.pid) - before) / requests
+    return (cpu_seconds(found.pid) - before) / requests
 
 
 async def _repeat(port: int, name: str, requests: int) -> None:

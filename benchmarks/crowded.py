@@ -28,7 +28,7 @@ from benchmarks.process import (
     RESULTS,
     START_TIMEOUT,
     CannotMeasure,
-    exact_cpu_seconds,
+    cpu_seconds,
     free_port,
     resident_bytes,
     started,
@@ -147,9 +147,9 @@ async def _measure(
     plane: ControlPlane, found: Activator, slices: list[dict[str, Any]], seconds: float
 ) -> Measured:
     await asyncio.sleep(SETTLE)
-    cpu, before = exact_cpu_seconds(found.pid), resident_bytes(found.pid)
+    cpu, before = cpu_seconds(found.pid), resident_bytes(found.pid)
     await asyncio.sleep(DELAY_HEALTHY_IDLE)
-    at_rest = (exact_cpu_seconds(found.pid) - cpu) / DELAY_HEALTHY_IDLE
+    at_rest = (cpu_seconds(found.pid) - cpu) / DELAY_HEALTHY_IDLE
     checks, short = await _pauses(found)
     changing = asyncio.ensure_future(_change(plane, slices))
     try:

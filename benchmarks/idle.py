@@ -7,7 +7,7 @@ from pathlib import Path
 
 from activator.lab.objects import PodAddress
 from benchmarks import activator, nginx
-from benchmarks.process import exact_cpu_seconds, pause, resident_bytes
+from benchmarks.process import cpu_seconds, pause, resident_bytes
 from benchmarks.report import Row
 
 #: One revision in so many has a pod; the others are scaled to zero.
@@ -30,9 +30,9 @@ def measure(folder: Path, revisions: int, seconds: float) -> Iterator[Row]:
         activator.write_revision(manifests, pods, name=f"idle-{number}")
     with nginx.pods(folder), activator.running(manifests) as found:
         pause(SETTLE)
-        before = exact_cpu_seconds(found.pid)
+        before = cpu_seconds(found.pid)
         pause(seconds)
-        share = (exact_cpu_seconds(found.pid) - before) / seconds
+        share = (cpu_seconds(found.pid) - before) / seconds
         resident = resident_bytes(found.pid)
     yield Row(
         f"idle, {revisions:,} revisions, one in {WITH_POD} with a pod",

@@ -21,23 +21,12 @@ START_TIMEOUT = 60.0
 STOP_TIMEOUT = 10.0
 STEP = 0.005
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-
 
 class CannotMeasure(Exception):
     """This machine cannot measure a row; the text gives the cause and a remedy."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process has used with all its threads, in user and kernel mode.
-
-    The kernel counts in steps of 10 ms; see ``exact_cpu_seconds``.
-    """
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def exact_cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process and its living threads, to the nanosecond."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(each.read_text().split()[0]) for each in tasks) / 1e9

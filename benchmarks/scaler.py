@@ -27,7 +27,7 @@ from activator.lab.http1 import HttpRequest, HttpResponse
 from benchmarks.process import (
     START_TIMEOUT,
     CannotMeasure,
-    exact_cpu_seconds,
+    cpu_seconds,
     free_port,
     resident_bytes,
     started,
@@ -139,11 +139,11 @@ async def _measure(
     awake = [_name(number) for number in range(0, services, 2)]
     async with connect(f"ws://127.0.0.1:{ports['stat_port']}") as activator:
         before = await _ticks(ports)
-        cpu, began = exact_cpu_seconds(process.pid), perf_counter()
+        cpu, began = cpu_seconds(process.pid), perf_counter()
         while perf_counter() - began < seconds:
             await _report(activator, awake)
             await asyncio.sleep(1.0)
-        used = (exact_cpu_seconds(process.pid) - cpu) / (perf_counter() - began)
+        used = (cpu_seconds(process.pid) - cpu) / (perf_counter() - began)
         after, in_traffic = await _ticks(ports), resident_bytes(process.pid)
         patches = [
             await _cold_start(plane, activator, _name(2 * number + 1))

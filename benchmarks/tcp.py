@@ -13,7 +13,7 @@ from activator.lab.objects import write_object
 from benchmarks import activator, nginx
 from benchmarks.process import (
     CannotMeasure,
-    exact_cpu_seconds,
+    cpu_seconds,
     free_port,
     listens,
     pause,
@@ -128,9 +128,9 @@ def _cpu(turns: Turns, own: Front, copy: _Proxy, spliced: _Proxy) -> Iterator[Ro
 def _used(proxy: _Proxy | Front, load: Callable[[int, int], None], amount: int) -> float:
     """Return the CPU seconds that a proxy uses for a load."""
     load(proxy.port, max(1, amount // 10))
-    before = exact_cpu_seconds(proxy.pid)
+    before = cpu_seconds(proxy.pid)
     load(proxy.port, amount)
-    return exact_cpu_seconds(proxy.pid) - before
+    return cpu_seconds(proxy.pid) - before
 
 
 def _memory(what: str, proxy: Front, turns: Turns, goal: int) -> Row:

@@ -23,7 +23,7 @@ from activator.tls.internal_encryption import POD_PORT
 from benchmarks import activator, haproxy, instructions, nginx
 from benchmarks.activator import HOST
 from benchmarks.footprint import encrypt
-from benchmarks.process import CannotMeasure, exact_cpu_seconds, free_port, listens, wait_until
+from benchmarks.process import CannotMeasure, cpu_seconds, free_port, listens, wait_until
 from benchmarks.proxying import CONNECTIONS, CONTAINER_CONCURRENCY, POST, Proxy, Run, compare
 from benchmarks.report import Row
 
@@ -202,16 +202,16 @@ def _h2load(proxy: Proxy, program: str, count: int) -> tuple[float, float]:
 
 def _spent(proxy: Proxy, command: Sequence[str]) -> tuple[str, float]:
     """Return the output of a client, and the CPU seconds of the proxy meanwhile."""
-    before = exact_cpu_seconds(proxy.pid)
+    before = cpu_seconds(proxy.pid)
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return text, exact_cpu_seconds(proxy.pid) - before
+    return text, cpu_seconds(proxy.pid) - before
 
 
 def _handshakes(proxy: Proxy, count: int, *, resume: bool) -> tuple[float, float]:
     """Open and close connections, with a probe on each; return CPU seconds each, and a zero."""
     session: ssl.SSLSession | None = None
     reused = 0
-    before = exact_cpu_seconds(proxy.pid)
+    before = cpu_seconds(proxy.pid)
     for _ in range(count):
         with _client(proxy, session if resume else None) as client:
             client.sendall(_PROBE)
@@ -221,7 +221,7 @@ def _handshakes(proxy: Proxy, count: int, *, resume: bool) -> tuple[float, float
             session = client.session
     if resume and reused < count - 1:
         raise CannotMeasure(f"{count - reused} of {count} sessions were not resumed")
-    return (exact_cpu_seconds(proxy.pid) - before) / count, 0.0
+    return (cpu_seconds(proxy.pid) - before) / count, 0.0
 
 
 _Certificates = tuple[trustme.CA, trustme.LeafCert]
