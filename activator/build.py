@@ -101,6 +101,8 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.tcp.side",
     "activator.proxy.transport.peer_socket",
     "activator.proxy.transport.files",
+    "activator.proxy.transport.poller",
+    "activator.proxy.transport.splice",
 )
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from benchmarks import nginx
 from benchmarks.process import listens, started, wait_until
 
-# Bodies go from socket to socket within the kernel where HAProxy finds that worthwhile.
+# Bodies go from socket to socket within the kernel. ``splice-auto`` would copy these.
 _CONFIG = """\
 global
     nbthread 1
+    tune.pipesize 1048576
     maxconn 4096
     ssl-server-verify required
 defaults
@@ -20,7 +21,8 @@ defaults
     timeout connect 5s
     timeout client 60s
     timeout server 60s
-    option splice-auto
+    option splice-request
+    option splice-response
     http-reuse always
 frontend clients
     bind 127.0.0.1:{port} {accept}

@@ -274,7 +274,7 @@ def write_slice(manifests: Path, address: str | None) -> None:
 def _haproxy(folder: Path, pod: str, *, splice: bool) -> Iterator[_Proxy]:
     program, port = nginx.need("haproxy", "haproxy"), free_port()
     config = folder / f"haproxy-{splice}.cfg"
-    option = "option splice-auto" if splice else ""
+    option = "option splice-request\n  option splice-response" if splice else ""
     config.write_text(_HAPROXY.format(port=port, pod=pod, splice=option))
     with started([program, "-db", "-f", str(config)], f"haproxy-{splice}") as process:
         wait_until(lambda: listens("127.0.0.1", port), "HAProxy listens")

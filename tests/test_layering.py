@@ -343,6 +343,7 @@ SKIPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/discovery/test_listener.py": (1, "inotify is Linux's"),
     "tests/activator/proxy/pods/test_http2.py": (1, "for the source, which make test runs"),
     "tests/activator/proxy/test_states.py": (1, "for the source, which make test runs"),
+    "tests/activator/proxy/transport/test_splice.py": (1, "only Linux has splice"),
     "tests/benchmarks/test_trace_calls.py": (1, "for the source, which make test runs"),
     "tests/cluster/keda.py": (1, "KEDA's programs are optional"),
     "tests/compiled/test_installed.py": (1, "for the compiled build: make test-compiled"),

@@ -447,8 +447,9 @@ class Settings:
         values.SIZE, "ACTIVATOR_UNREAD_BYTES", REQUESTS, "128MiB",
         "Limit of the bytes of responses that clients do not read and of requests that pods do "
         "not read. Each response may hold 64 KiB, above half of the limit 16 KiB, except a new "
-        "stream of HTTP/2. Each upload in HTTP/1.1 may hold 256 KiB. At the limit, the connection "
-        "or stream without progress for longest ends.",
+        "stream of HTTP/2. Each upload in HTTP/1.1 may hold 256 KiB, and so may 32 responses of "
+        "at least as many bytes. At the limit, the connection or stream without progress for "
+        "longest ends.",
         "Enough for 2,048 clients that read nothing, within 1 GiB.",
     )
     max_headers: int = setting(

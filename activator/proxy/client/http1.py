@@ -49,6 +49,7 @@ from activator.proxy.transport.peer_socket import (
     PeerKind,
     UnreadBytes,
 )
+from activator.proxy.transport.splice import WORTHWHILE, Splice
 from activator.tls import certificates as agreed
 
 #: Bytes of further requests that are buffered before reading pauses.
@@ -133,6 +134,7 @@ class Http1ClientConnection(ClientSide):
         "_paused",
         "_send_by",
         "_services",
+        "_splice",
         "_version",
         "_writer",
         "exchange",
@@ -156,6 +158,7 @@ class Http1ClientConnection(ClientSide):
         self._keep_alive = True  # whether another request may follow the current one
         self._writer: ResponseWriter | None = None  # None while the response passes unchanged
         self._check: ClientCheck | None = None  # few connections need it
+        self._splice: Splice | None = None  # moves the request's body
         self._send_by = inf  # the latest time to send a request that waits for the client's kernel
 
     def _enter(self, state: Http1ClientState) -> None:
@@ -243,6 +246,7 @@ class Http1ClientConnection(ClientSide):
 
     def _cancel(self) -> None:
         """Cancel the current exchange, if any, because its client has left."""
+        self._stop_splice()
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.leave()
@@ -445,8 +449,12 @@ class Http1ClientConnection(ClientSide):
     def regulate(self) -> None:
         """Pause or resume reading, by whether the input can be used."""
         state, exchange = self.state, self.exchange
+        if self._splice is not None:
+            return
         if state is READING_BODY:
             wanted = exchange is not None and exchange.wants_body()
+            if wanted and self._missing() >= WORTHWHILE and self._begin_splice():
+                return
         elif state is EXCHANGING:
             wanted = len(self._ahead) < MAX_AHEAD
         elif state is READING_HEAD:
@@ -462,18 +470,60 @@ class Http1ClientConnection(ClientSide):
             return
         transport.pause_reading()
         if exchange is not None:
-            # The loop reports nothing while reading pauses, so check the client now and then.
-            check = self._client_check()
-            check.restart()
-            self.base.arm(check.next(self.base.proxy.clock()))
+            self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Check the client now and then, because the loop reports nothing while reading pauses."""
+        check = self._client_check()
+        check.restart()
+        self.base.arm(check.next(self.base.proxy.clock()))
 
     def accepted(self, size: int) -> None:
         self.regulate()
+
+    def _begin_splice(self) -> bool:
+        """Let the rest of a large body pass within the kernel; return whether it does."""
+        exchange = self.exchange
+        sink = None if exchange is None or self.base.secure else exchange.request_sink()
+        if sink is None:
+            return False
+        splices = self._services.pools.resources.splices
+        self._splice = splices.begin(
+            *(self.base.transport, sink, self._missing(), self._moved, self._spliced)
+        )
+        if self._splice is None:
+            return False
+        self._paused = True
+        self._check_soon()
+        return True
+
+    def _moved(self, size: int) -> None:
+        if isinstance(self._body, LengthBody):
+            self._body.remaining -= size
+
+    def _spliced(self, rest: bytes) -> None:
+        """Go on without the splice."""
+        self._splice = None
+        self._moved(-len(rest))
+        if rest or not self._missing():
+            self._read_body(rest)
+        elif self.exchange is not None and self.exchange.wants_body():
+            self._paused = False  # without regulate, which would begin a splice
+            self.base.transport.resume_reading()
+
+    def _stop_splice(self) -> None:
+        splice, self._splice = self._splice, None
+        if splice is not None:
+            splice.stop()
 
     # -- the client, for the exchange -----------------------------------------------------------
 
     def is_full(self) -> bool:
         return self._full
+
+    def sink(self) -> asyncio.Transport | None:
+        changes = self.base.secure or (self._writer is not None and self._writer.chunk)
+        return None if changes or self._full else self.base.transport
 
     # -- whether the client is still there ------------------------------------------------------
     #
@@ -685,6 +735,8 @@ class Http1ClientConnection(ClientSide):
             keep_alive: whether another request may follow the response.
         """
         self.exchange = None
+        if self._splice is not None:
+            self._stop_splice()
         if (
             not keep_alive
             or self._body is not None
@@ -739,6 +791,7 @@ class Http1ClientConnection(ClientSide):
 
     def _abort(self) -> None:
         """Abort the connection, because the response is incomplete."""
+        self._stop_splice()
         self.exchange = None
         self.state = CLOSED
         if self._version is HTTP_1_0:

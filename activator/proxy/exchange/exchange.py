@@ -609,6 +609,13 @@ class Exchange(Requester):
             side.send_body(payload, complete, translation.request_trailers(trailers))
             translation.sent_to_pod(size)
 
+    def request_sink(self) -> asyncio.Transport | None:
+        """Return where the rest of the request's body goes as it is; None if nowhere."""
+        side, body = self.pod_side, self.body
+        if side is None or body.replayable or self.translation is not None or self.request.upgrade:
+            return None
+        return side.sink()
+
     def _charge(self, size: int) -> None:
         """Count buffered bytes against the budgets; beyond them nothing more is read.
 
@@ -816,8 +823,14 @@ class Exchange(Requester):
             attempts.withheld = None
             self.on_response(withheld.response, None, withheld.pieces, True, trailers)
 
+    def response_sink(self) -> asyncio.Transport | None:
+        attempts = self.attempts
+        if attempts is not None and (attempts.withheld is not None or attempts.keeper is not None):
+            return None
+        changes = self.translation is not None or self.early_stream() is not None
+        return self.client.sink() if self.state is RESPONDING and not changes else None
+
     def touch(self) -> None:
-        """Record that bytes pass, so that the pod does not count as silent."""
         if self.limits is not None:
             self.limits.touch(self.services.driver.clock())
 

@@ -21,6 +21,8 @@ from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 
 if TYPE_CHECKING:
+    import asyncio
+
     from activator.proxy.client.connection import ClientConnection
     from activator.proxy.exchange.exchange import RequestBody
     from activator.proxy.exchange.tunnel import SwitchingSide
@@ -155,6 +157,10 @@ class ClientSide(ABC):
         """Return the connection for a change of protocol; None if none is possible."""
         return None
 
+    def sink(self) -> asyncio.Transport | None:
+        """Return where the response's body goes as it is; None if it needs framing, or TLS."""
+        return None
+
     @abstractmethod
     def finished(self, now: float) -> None:
         """End the request: its response is written completely.
@@ -259,6 +265,10 @@ class PodSide(ABC):
         """Return the connection for a change of protocol; None if none is possible."""
         return None
 
+    def sink(self) -> asyncio.Transport | None:
+        """Return where the request's body goes as it is; None if it needs framing, or TLS."""
+        return None
+
     @abstractmethod
     def release(self) -> None:
         """Release a connection or stream on which nothing was sent."""
@@ -347,6 +357,14 @@ class Requester(ABC):
             complete: whether the response ends here.
             trailers: the trailers, if ``complete``, in the pod's version.
         """
+
+    def response_sink(self) -> asyncio.Transport | None:
+        """Return where the rest of the response's body goes as it is; None if nowhere."""
+        return None
+
+    @abstractmethod
+    def touch(self) -> None:
+        """Record that bytes of the response's body pass, so that the pod does not seem silent."""
 
     @abstractmethod
     def on_lost(self, error: str, progress: Progress) -> None:

@@ -19,7 +19,7 @@ from activator.proxy.exchange.translation import as_lines
 from activator.proxy.exchange.tunnel import SwitchingSide
 from activator.proxy.http2.frames import HEAD_BYTES
 from activator.proxy.message.fields import HTTP_2, clean_trailers
-from activator.proxy.message.grammar import Body, CloseBody, FramingError, chunk
+from activator.proxy.message.grammar import Body, CloseBody, FramingError, LengthBody, chunk
 from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.transport import peer_socket
@@ -30,6 +30,7 @@ from activator.proxy.transport.peer_socket import (
     UnreadBytes,
     read_left,
 )
+from activator.proxy.transport.splice import WORTHWHILE, Splice
 
 if TYPE_CHECKING:
     from activator.proxy.exchange.exchange import RequestBody
@@ -229,6 +230,10 @@ class ResponseReader:
             self.keeps = False
         return body.trailers
 
+    def known_body(self) -> LengthBody | None:
+        """Return the body of the response, if its length is known."""
+        return self._body if isinstance(self._body, LengthBody) else None
+
     def ends_by_close(self) -> bool:
         """Return whether the end of the connection is the end of the body."""
         return isinstance(self._body, CloseBody)
@@ -271,8 +276,10 @@ class Http1PodConnection(PodSide):
     __slots__ = (
         "_chunks",
         "_incomplete",
+        "_paused",
         "_poll",
         "_reader",
+        "_splice",
         "_trailers",
         "_unread",
         "full",
@@ -297,9 +304,11 @@ class Http1PodConnection(PodSide):
         self.accepted = _nothing
         self._poll: select.poll | None = None
         self._reader = ResponseReader()
+        self._splice: Splice | None = None  # moves the response's body
         # For the request on it.
         self.requester: Requester | None = None
         self._chunks = False  # whether its body goes out in chunks
+        self._paused = False  # whether the client does not read
         self._incomplete = False  # whether the rest of its body may follow
         self._trailers = False  # whether its body may have trailers
 
@@ -384,10 +393,18 @@ class Http1PodConnection(PodSide):
     def pause(self, on: bool) -> None:
         if self.requester is None:
             return  # the response is complete, and the connection is in its pool
+        self._paused = on
+        if self._splice is not None:
+            return  # it pauses itself
         if on:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
+            self._begin_splice()
+
+    def sink(self) -> asyncio.Transport | None:
+        ends_plain = self._chunks or self.pool.target.proof is not None
+        return None if ends_plain or self.transport.is_closing() else self.transport
 
     def cancel(self) -> None:
         self._close(abort=True)
@@ -473,6 +490,37 @@ class Http1PodConnection(PodSide):
             else:
                 self.state = BODY
             requester.on_response(response, raw, payload, ended)
+            if not ended and response.length >= WORTHWHILE:
+                self._begin_splice()
+
+    def _begin_splice(self) -> None:
+        """Let the rest of a large body pass within the kernel, if the client gets it as it is."""
+        body, requester = self._reader.known_body(), self.requester
+        if body is None or requester is None or body.remaining < WORTHWHILE or self._splice:
+            return
+        sink = None if self.pool.target.proof is not None else requester.response_sink()
+        if sink is not None:
+            self._splice = self.pool.resources.splices.begin(
+                *(self.transport, sink, body.remaining, self._moved, self._spliced)
+            )
+
+    def _moved(self, size: int) -> None:
+        body, requester = self._reader.known_body(), self.requester
+        if body is not None and requester is not None:
+            body.remaining -= size
+            requester.touch()
+
+    def _spliced(self, rest: bytes) -> None:
+        """Go on without the splice."""
+        self._splice = None
+        body, requester = self._reader.known_body(), self.requester
+        if body is None or requester is None:
+            return
+        body.remaining += len(rest)
+        if not self._paused:
+            self.transport.resume_reading()
+        if rest or not body.remaining:
+            self._read_body(requester, rest)
 
     def _on_interim(self, requester: Requester, response: Response) -> None:
         self.state = HEAD
@@ -532,6 +580,9 @@ class Http1PodConnection(PodSide):
         """
         self.state = CLOSED
         self.requester = None
+        splice, self._splice = self._splice, None
+        if splice is not None:
+            splice.stop()
         if abort:
             self.transport.abort()
         else:

@@ -39,6 +39,7 @@ from activator.proxy.pods.http1 import Http1PodConnection
 from activator.proxy.pods.http2 import OPEN, Capacity, Http2PodConnection, PodStream
 from activator.proxy.transport.files import FileBudget
 from activator.proxy.transport.peer_socket import UnreadBytes
+from activator.proxy.transport.splice import Splices
 from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls, ServiceTls
 from throttler.model import AppProtocol, Revision
 from throttler.pod import PodTracker
@@ -175,6 +176,7 @@ class Resources:
 
     Attributes:
         files: the budget of open files.
+        splices: pass large bodies within the kernel.
         idle: number of idle connections in HTTP/1; connections: number of all connections.
         closing: idle connections that close because files are short.
         now: the time of the last search for expired connections, exact enough for idle times.
@@ -189,6 +191,7 @@ class Resources:
         "idle",
         "limits",
         "now",
+        "splices",
         "start",
         "unread",
     )
@@ -206,6 +209,7 @@ class Resources:
         self.now = clock()
         self.unread = unread
         self.files = FileBudget()
+        self.splices = Splices(self.files.shares.limit, unread)
         self.files.idle.append((self.close_one_idle, lambda: len(self.closing)))
         self.idle = 0
         self.connections = 0
@@ -652,9 +656,10 @@ class ConnectionPools:
                 pool.close_spare(resources.now - SPARE_TIMEOUT, resources.limits.kept_per_pod)
 
     def close(self) -> None:
-        """Close all idle connections."""
+        """Close all idle connections, and the pipes of splices."""
         for pool in self._all():
             pool.close_idle()
+        self.resources.splices.close()
 
     def _all(self) -> Iterator[Pool]:
         return chain(self._pools.values(), self._of_probes.values(), self._secured.values())

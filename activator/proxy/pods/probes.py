@@ -129,6 +129,9 @@ class _ProbeRequester(Requester):
     def resume_sending(self) -> None:
         """Do nothing, as ``pause_sending``."""
 
+    def touch(self) -> None:
+        """Do nothing: a probe has one limit for all."""
+
 
 @final
 class ProbeConnection(_ProbeRequester):

@@ -10,8 +10,9 @@ from typing import Any, final
 
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.tcp.connection import TcpConnection
-from activator.proxy.tcp.side import Poller, Side
+from activator.proxy.tcp.side import Side
 from activator.proxy.transport.peer_socket import PeerKind
+from activator.proxy.transport.poller import Poller
 from throttler.errors import RevisionNotFound
 from throttler.model import RevisionID
 

@@ -28,8 +28,9 @@ from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.pods.dial import LOCAL_SHORTAGE, SHORTAGE_PAUSE, connect_cause, connect_error
 from activator.proxy.tcp.demand import ConnectionDemand
 from activator.proxy.tcp.proxy_header import proxy_header
-from activator.proxy.tcp.side import READ, WRITE, Side
+from activator.proxy.tcp.side import Side
 from activator.proxy.transport.peer_socket import PeerKind
+from activator.proxy.transport.poller import READ, WRITE
 from activator.records.entries import Entry, Failed
 from throttler.errors import FlowFull, RequestQueueFull, WaitTooLong
 from throttler.model import NO_TIMEOUT

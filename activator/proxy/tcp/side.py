@@ -1,92 +1,27 @@
 """The two sockets of a connection: each passes the bytes that it receives to the other one.
 
 A side reads no faster than the other one does: at most one buffer of bytes waits in this process,
-and the rest with the sender. One epoll of their own watches all these sockets, and the loop watches
-this epoll. The loop's transports would keep buffers for each connection, and report a reset like an
-end. Its readers would take six times as many calls of the kernel.
+and the rest with the sender. The loop's transports would keep buffers for each connection, and
+report a reset like an end.
 """
 
 from __future__ import annotations
 
-import asyncio
-import select
 import socket
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, PeerKind, UnreadBytes
+from activator.proxy.transport.poller import ENDED, ERROR, READ, WRITE, Poller, Watched
 
 if TYPE_CHECKING:
     from activator.proxy.tcp.connection import TcpConnection
 
-# Not every system has epoll; see clients.TcpClients.
-READ: Final[int] = getattr(select, "EPOLLIN", 1)
-WRITE: Final[int] = getattr(select, "EPOLLOUT", 4)
-#: The kernel reports both without being asked.
-ERROR: Final[int] = getattr(select, "EPOLLERR", 8)
-ENDED: Final[int] = getattr(select, "EPOLLHUP", 16)
-#: Sockets that are served in one turn of the loop; others wait for the next turn.
-_PER_TURN: Final = 64
 #: Reads of one socket in one turn, so that no sender keeps others from theirs.
 _READS: Final = 4
 
 
 @final
-class Poller:
-    """Watches the sockets of all connections, from the first one on."""
-
-    __slots__ = ("_added", "_epoll", "_loop", "_sides")
-
-    def __init__(self) -> None:
-        self._epoll: select.epoll | None = None
-        # uvloop's remove_reader returns None; a compiled class would insist on its declared bool.
-        self._loop: Any = None
-        self._sides: dict[int, Side] = {}
-        self._added: set[int] = set()
-
-    def watch(self, side: Side, events: int) -> None:
-        """Call ``ready`` of a side for these events, besides errors, from now on."""
-        epoll = self._epoll
-        if epoll is None:
-            epoll = self._epoll = select.epoll()
-            self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(epoll.fileno(), self._on_ready)
-        if side.fd in self._sides:
-            epoll.modify(side.fd, events)
-        else:
-            self._sides[side.fd] = side
-            self._added.add(side.fd)
-            epoll.register(side.fd, events)
-
-    def remove(self, side: Side) -> None:
-        """Remove a side whose socket is closed next: the kernel then removes it too."""
-        self._sides.pop(side.fd, None)
-
-    def ignore(self, side: Side) -> None:
-        """Report nothing about a side until it is watched again."""
-        if self._epoll is not None and self._sides.pop(side.fd, None) is not None:
-            self._epoll.unregister(side.fd)
-
-    def close(self) -> None:
-        """Watch no more."""
-        if self._epoll is not None:
-            self._loop.remove_reader(self._epoll.fileno())
-            self._epoll.close()
-            self._epoll = None
-
-    def _on_ready(self) -> None:
-        epoll, sides = self._epoll, self._sides
-        if epoll is None:
-            return
-        self._added.clear()
-        for fd, events in epoll.poll(0, _PER_TURN):
-            # An earlier one may have closed the socket, and another may have its number now.
-            side = None if fd in self._added else sides.get(fd)
-            if side is not None:
-                side.ready(events)
-
-
-@final
-class Side:
+class Side(Watched):
     """One socket of a connection.
 
     Arguments:
@@ -103,7 +38,7 @@ class Side:
 
     __slots__ = (
         *("_connection", "_events", "_held", "_other", "_poller", "_unread"),
-        *("ended", "fd", "kind", "size", "sock", "told"),
+        *("ended", "kind", "size", "sock", "told"),
     )
 
     def __init__(
@@ -146,7 +81,6 @@ class Side:
         self._other = None
 
     def ready(self, events: int) -> None:
-        """Handle events of the socket; see Poller."""
         if self._other is None:
             self._connection.ready(self, events)
             return

@@ -138,8 +138,12 @@ async def test_an_unread_response_takes_little_memory(world, framing):
     client = await _deaf(world)
     assert pod.connections[0].transport.get_write_buffer_size() > 0
     (held,) = _held(world)
-    assert 0 < held < EACH
-    assert world.proxy.unread.bytes == held
+    if framing == "length":  # passes within the kernel; what is in the pipe counts
+        assert not held
+        assert 0 < world.proxy.unread.bytes <= 256 * KIB
+    else:
+        assert 0 < held < EACH
+        assert world.proxy.unread.bytes == held
     client.abort()
     await world.idle()
 

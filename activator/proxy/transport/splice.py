@@ -1,0 +1,248 @@
+"""Moves large bodies from socket to socket within the kernel, by splice(2).
+
+A copy through this process is the larger part of the cost of a large body. A splice needs a body of
+known length, and plain connections of HTTP/1 to client and pod. The transports of both rest
+meanwhile. At anything unusual, such as the end of a connection, the splice ends and they go on. So
+nothing depends on it but speed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, cast, final
+
+from activator.proxy.transport.peer_socket import UnreadBytes, UnreadHolder
+from activator.proxy.transport.poller import READ, WRITE, Poller, Watched
+
+#: Bytes of a body from which on a splice is cheaper than copies.
+WORTHWHILE: Final = 256 << 10
+#: Bytes that one pipe may hold.
+_PIPE: Final = 256 << 10
+#: Most splices at a time. Each has a pipe, so two of the files in reserve.
+_MOST: Final = 32
+#: One splice for so many files that the process may have open.
+_FILES_EACH: Final = 64
+#: Pipes hold at most one unread byte in so many of the budget.
+_SHARE: Final = 8
+#: Full pipes that one splice moves in one turn of the loop.
+_PER_TURN: Final = 2
+#: The errors of a system, or of its rules, that does not allow a splice.
+_UNSUPPORTED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
+# Only Linux has splice.
+_FLAGS: Final[int] = getattr(os, "SPLICE_F_MOVE", 0) | getattr(os, "SPLICE_F_NONBLOCK", 0)
+
+
+@final
+class Splices:
+    """Begins splices, and keeps their pipes.
+
+    Arguments:
+        limit: open files that the process may have.
+        unread: the budget of unread bytes, which includes bytes in pipes.
+
+    Attributes:
+        supported: whether the system has splice; a sandbox may forbid it.
+    """
+
+    __slots__ = ("_free", "_left", "poller", "supported", "unread")
+
+    def __init__(self, limit: int, unread: UnreadBytes) -> None:
+        self.poller = Poller()
+        self.unread = unread
+        self._left = min(_MOST, limit // _FILES_EACH, unread.most // (_SHARE * _PIPE))
+        self.supported = hasattr(os, "splice")
+        self._free: list[tuple[int, int]] = []
+
+    def begin(
+        self,
+        source: asyncio.Transport,
+        sink: asyncio.Transport,
+        size: int,
+        moved: Callable[[int], None],
+        ended: Callable[[bytes], None],
+    ) -> Splice | None:
+        """Begin to move bytes; until the end, nothing else reads the source or writes to the sink.
+
+        Arguments:
+            source: its reading pauses at once; ``ended`` has to resume it.
+            sink: what was written to it goes first. Its protocol is paused while its peer does not
+                read.
+            size: bytes to move.
+            moved: called with the number of bytes that were taken from the source.
+            ended: called at the end with bytes that were taken, and that the sink did not accept.
+                Fewer than ``size`` bytes may have been moved.
+
+        Returns:
+            The splice; None if none is possible now.
+        """
+        may = self.supported and self._left and not self.unread.scarce
+        if not may or source.is_closing() or sink.is_closing():
+            return None
+        try:
+            pipe = self._free.pop() if self._free else _new_pipe()
+        except OSError:
+            return None
+        self._left -= 1
+        source.pause_reading()
+        return Splice(self, pipe, source, sink, size, moved, ended)
+
+    def is_last(self) -> bool:
+        """Return whether all pipes are in use."""
+        return not self._left
+
+    def release(self, pipe: tuple[int, int], *, empty: bool) -> None:
+        """Keep the pipe of a splice that has ended, or close it.
+
+        Arguments:
+            empty: whether the pipe holds no byte.
+        """
+        self._left += 1
+        if empty:
+            self._free.append(pipe)
+        else:
+            _close(pipe)
+
+    def close(self) -> None:
+        """Close the pipes, and watch no socket any more."""
+        while self._free:
+            _close(self._free.pop())
+        self.poller.close()
+
+
+def _new_pipe() -> tuple[int, int]:
+    pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    with suppress(OSError):  # a user's pipes may be large only up to a limit
+        fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, _PIPE)
+    return pipe
+
+
+def _close(pipe: tuple[int, int]) -> None:
+    for end in pipe:
+        os.close(end)
+
+
+@final
+class Splice(Watched):
+    """Moves the bytes of one body; see ``Splices.begin`` for the arguments."""
+
+    __slots__ = (
+        *("_blocked", "_ended", "_held", "_left", "_moved", "_out", "_pipe", "_sink"),
+        *("_source", "_splices"),
+    )
+
+    def __init__(
+        self,
+        splices: Splices,
+        pipe: tuple[int, int],
+        source: asyncio.Transport,
+        sink: asyncio.Transport,
+        size: int,
+        moved: Callable[[int], None],
+        ended: Callable[[bytes], None],
+    ) -> None:
+        self._splices: Splices | None = splices  # None after the end
+        self._pipe = pipe
+        self._source = source
+        self._sink = sink
+        self._out: int = sink.get_extra_info("socket").fileno()
+        self._left = size
+        self._held = 0  # bytes in the pipe
+        self._blocked = False  # whether the sink's peer does not read
+        self._moved = moved
+        self._ended = ended
+        self.fd: int = source.get_extra_info("socket").fileno()
+        asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin, unless the sink's peer reads too slowly to have the bytes before the body's rest."""
+        closing = self._source.is_closing() or self._sink.is_closing()
+        if self._splices is None or closing or self._sink.get_write_buffer_size():
+            self._end()
+        else:
+            self._splices.poller.watch(self, READ)
+
+    def ready(self, events: int) -> None:
+        if self._splices is None:
+            return
+        # The number of a closed socket may be another one's by now.
+        if not (self._source.is_closing() or self._sink.is_closing()):
+            try:
+                if not self._move(self._splices):
+                    return
+            except OSError as error:
+                if error.errno in _UNSUPPORTED:
+                    self._splices.supported = False
+                elif not self._held:  # the kernel reports the error of a socket only once
+                    self._source.abort()
+        self._end()
+
+    def _move(self, splices: Splices) -> bool:
+        """Move bytes; return whether the splice ends."""
+        out_of, into = self._pipe
+        if self._blocked:
+            self._unblock(splices)
+        try:
+            for _ in range(_PER_TURN):
+                if not self._held:
+                    taken = os.splice(self.fd, into, min(self._left, _PIPE), flags=_FLAGS)
+                    if not taken:
+                        return True  # the source's peer has ended its side
+                    self._held = taken
+                    self._left -= taken
+                    self._moved(taken)
+                while self._held:
+                    self._held -= os.splice(out_of, self._out, self._held, flags=_FLAGS)
+                if not self._left:
+                    return True
+        except BlockingIOError:
+            if self._held:
+                if splices.is_last():  # others may have faster readers
+                    return True
+                self._block(splices)
+        return False
+
+    def _block(self, splices: Splices) -> None:
+        """Wait until the sink's peer reads."""
+        self._blocked = True
+        self._watch(splices, self._sink, WRITE)
+        protocol = self._sink.get_protocol()
+        protocol.pause_writing()
+        splices.unread.hold(cast(UnreadHolder, protocol), self._held)
+
+    def _unblock(self, splices: Splices) -> None:
+        self._blocked = False
+        self._watch(splices, self._source, READ)
+        self._sink.get_protocol().resume_writing()
+
+    def _watch(self, splices: Splices, transport: asyncio.Transport, events: int) -> None:
+        splices.poller.ignore(self)
+        self.fd = transport.get_extra_info("socket").fileno()
+        splices.poller.watch(self, events)
+
+    def _end(self) -> None:
+        """End the splice, and hand over the bytes in the pipe."""
+        if self._splices is None:
+            return
+        rest = b""
+        with suppress(OSError):
+            while self._held:
+                piece = os.read(self._pipe[0], self._held)
+                self._held -= len(piece)
+                rest += piece
+        self.stop()
+        self._ended(rest)
+
+    def stop(self) -> None:
+        """End the splice, and discard the bytes in the pipe."""
+        splices, self._splices = self._splices, None
+        if splices is None:
+            return
+        splices.poller.ignore(self)
+        splices.release(self._pipe, empty=not self._held)
+        if self._blocked:
+            self._sink.get_protocol().resume_writing()
