@@ -483,13 +483,14 @@ class Http1ClientConnection(ClientSide):
 
     def _begin_splice(self) -> bool:
         """Let the rest of a large body pass within the kernel; return whether it does."""
-        exchange = self.exchange
-        sink = None if exchange is None or self.base.secure else exchange.request_sink()
+        exchange, transport = self.exchange, self.base.transport
+        if exchange is None or self.base.secure or transport.is_closing():
+            return False
+        sink = exchange.request_sink(peer_socket.count_unread(transport))
         if sink is None:
             return False
-        splices = self._services.pools.resources.splices
-        self._splice = splices.begin(
-            *(self.base.transport, sink, self._missing(), self._moved, self._spliced)
+        self._splice = self._services.pools.resources.splices.begin(
+            *(transport, sink, self._missing(), self._moved, self._spliced)
         )
         if self._splice is None:
             return False

@@ -609,12 +609,18 @@ class Exchange(Requester):
             side.send_body(payload, complete, translation.request_trailers(trailers))
             translation.sent_to_pod(size)
 
-    def request_sink(self) -> asyncio.Transport | None:
-        """Return where the rest of the request's body goes as it is; None if nowhere."""
-        side, body = self.pod_side, self.body
-        if side is None or body.replayable or self.translation is not None or self.request.upgrade:
+    def request_sink(self, unread: int) -> asyncio.Transport | None:
+        """Return where the rest of the request's body goes as it is; None if nowhere.
+
+        Arguments:
+            unread: bytes of it that have arrived. They pass now or never: if they are too many to
+                be held, the request cannot be sent again.
+        """
+        side = self.pod_side
+        sink = None if side is None or self.translation is not None else side.sink()
+        if sink is None or self.request.upgrade or self.body.holds(unread):
             return None
-        return side.sink()
+        return sink
 
     def _charge(self, size: int) -> None:
         """Count buffered bytes against the budgets; beyond them nothing more is read.
@@ -1105,6 +1111,12 @@ class RequestBody:
         self._keeps = keeps = may_return or self._idempotent
         if self.size > self._limit or (self.size and not keeps):
             self.discard()
+
+    def holds(self, unread: int) -> bool:
+        """Return whether so many bytes can be held too; if not, nothing is held any more."""
+        if self.replayable and self.size + unread > self._limit:
+            self.discard()
+        return self.replayable
 
     def discard(self) -> None:
         """Discard the buffered payload: the request cannot be sent again."""
