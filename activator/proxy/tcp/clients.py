@@ -73,7 +73,7 @@ class TcpClients:
 
     def side(self, connection: TcpConnection, sock: socket.socket, kind: PeerKind) -> Side:
         """Return one side of a connection."""
-        return Side(connection, sock, kind, self.poller, self.proxy.unread)
+        return Side(connection, sock, kind, self.poller, self.pools.resources.splices)
 
     def end_idle(self, _service: RevisionID) -> None:
         """Close the connections without bytes whose pod ends; see driver.Driver.on_pods."""

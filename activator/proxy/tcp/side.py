@@ -7,11 +7,14 @@ report a reset like an end.
 
 from __future__ import annotations
 
+import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, PeerKind, UnreadBytes
+from activator.proxy.transport.peer_socket import BUFFER, SMALL_BUFFER, WINDOW, PeerKind
 from activator.proxy.transport.poller import ENDED, ERROR, READ, WRITE, Poller, Watched
+from activator.proxy.transport.splice import FLAGS, PIPE, UNSUPPORTED, Splices
 
 if TYPE_CHECKING:
     from activator.proxy.tcp.connection import TcpConnection
@@ -29,7 +32,7 @@ class Side(Watched):
         sock: the socket, which does not block.
         kind: whose socket it is.
         poller: watches it.
-        unread: the budget of bytes that clients and pods do not read.
+        splices: have the pipes for many bytes, and the budget of bytes that are not read.
 
     Attributes:
         ended: whether the peer has ended its side; told: whether the other side knows.
@@ -37,7 +40,8 @@ class Side(Watched):
     """
 
     __slots__ = (
-        *("_connection", "_events", "_held", "_other", "_poller", "_unread"),
+        *("_connection", "_events", "_held", "_other", "_pipe", "_piped", "_poller", "_splices"),
+        *("_unread",),
         *("ended", "kind", "size", "sock", "told"),
     )
 
@@ -47,12 +51,15 @@ class Side(Watched):
         sock: socket.socket,
         kind: PeerKind,
         poller: Poller,
-        unread: UnreadBytes,
+        splices: Splices,
     ) -> None:
         self._connection = connection
         self._poller = poller
-        self._unread = unread
+        self._splices = splices
+        self._unread = splices.unread
         self._held = b""  # bytes that this peer does not accept yet
+        self._pipe: tuple[int, int] | None = None  # brings bytes to this peer while many come
+        self._piped = 0  # bytes in it
         self._events = -1
         self._other: Side | None = None
         self.sock = sock
@@ -69,9 +76,10 @@ class Side(Watched):
 
     def close(self) -> None:
         """Close the socket."""
-        if self._held:
+        if self.holds():
             self._held = b""
             self._unread.hold(self, 0)
+        self._release()
         self._other = None
         self._poller.remove(self)
         self.sock.close()
@@ -133,10 +141,57 @@ class Side(Watched):
         if sent == len(data):
             return True
         self._held = bytes(data[sent:])  # ordered: at most as many are sent
+        self._wait(sender)
+        return False
+
+    def _wait(self, sender: Side) -> None:
+        """Pause the sender until the peer accepts the bytes that this side holds."""
         self._follow()
         sender._follow()
-        self._unread.hold(self, len(self._held))
-        return False
+        self._unread.hold(self, self._piped or len(self._held))
+
+    # Many bytes pass within the kernel. The pipe is of the side that sends.
+
+    def _pour(self, size: int, sender: Side) -> bool:
+        """Send bytes that came into the pipe; see ``send``."""
+        self._piped = size
+        try:
+            self._empty()
+        except OSError:
+            self._connection.refused(self.kind)
+            return False
+        if self._piped:
+            self._wait(sender)
+            return False
+        if size < WINDOW:
+            self._release()
+        return True
+
+    def _empty(self) -> None:
+        """Send the bytes in the pipe, as many as the kernel accepts."""
+        assert self._pipe is not None
+        with suppress(BlockingIOError):
+            while self._piped:
+                self._piped -= os.splice(self._pipe[0], self.fd, self._piped, flags=FLAGS)
+
+    def _release(self) -> None:
+        """Return the pipe, if there is one."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            self._splices.release(pipe, empty=not self._piped)
+            self._piped = 0
+
+    def _receive(self, other: Side, buffer: memoryview) -> int:
+        """Receive bytes, into the other side's pipe if it has one; return how many came."""
+        if other._pipe is not None:
+            try:
+                return os.splice(self.fd, other._pipe[1], PIPE, flags=FLAGS)
+            except OSError as error:
+                if error.errno not in UNSUPPORTED:
+                    raise
+                self._splices.supported = False
+                other._release()
+        return self.sock.recv_into(buffer)
 
     def end_unread(self) -> tuple[PeerKind, str]:
         """Reset the connection, because unread bytes have reached their limit."""
@@ -148,7 +203,7 @@ class Side(Watched):
         buffer = SMALL_BUFFER if self._unread.scarce else BUFFER
         for _ in range(_READS):
             try:
-                count = self.sock.recv_into(buffer)
+                count = self._receive(other, buffer)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -165,12 +220,17 @@ class Side(Watched):
             demand = self._connection.demand
             if demand.follows:
                 self._connection.moved(self.kind)
-            if not other.send(buffer[:count], self) or count < len(buffer):
+            if other._pipe is not None:
+                if not other._pour(count, self):
+                    return
+            elif not other.send(buffer[:count], self) or count < len(buffer):
                 return
+        if other._pipe is None:
+            other._pipe = self._splices.take()
 
     def holds(self) -> bool:
         """Return whether bytes wait for the peer."""
-        return bool(self._held)
+        return bool(self._held or self._piped)
 
     def _flush(self) -> bool:
         """Send the bytes that wait for the peer; then the other side reads again.
@@ -179,16 +239,18 @@ class Side(Watched):
             Whether the connection goes on.
         """
         try:
-            sent = self.sock.send(self._held)
+            if self._pipe is not None:
+                self._empty()
+            else:
+                self._held = self._held[self.sock.send(self._held) :]  # ordered: at most as many
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             self._connection.refused(self.kind)
             return False
-        self._held = self._held[sent:]  # ordered: at most as many are sent
-        self._unread.hold(self, len(self._held))
+        self._unread.hold(self, self._piped or len(self._held))
         other = self._other
-        if self._held or other is None:
+        if self.holds() or other is None:
             return True
         self._follow()
         other.go_on()
@@ -198,7 +260,7 @@ class Side(Watched):
         """Wait for bytes of the peer if the other side can take them, and send the held ones."""
         other = self._other
         reads = not (self.ended or (other is not None and other.holds()))
-        self.watch((READ if reads else 0) | (WRITE if self._held else 0))
+        self.watch((READ if reads else 0) | (WRITE if self.holds() else 0))
 
     def go_on(self) -> None:
         """Read again, or pass on the end, because the other side has accepted all bytes."""

@@ -22,7 +22,7 @@ from activator.proxy.transport.poller import READ, WRITE, Poller, Watched
 #: Bytes of a body from which on a splice is cheaper than copies.
 WORTHWHILE: Final = 256 << 10
 #: Bytes that one pipe may hold.
-_PIPE: Final = 256 << 10
+PIPE: Final = 256 << 10
 #: Most splices at a time. Each has a pipe, so two of the files in reserve.
 _MOST: Final = 32
 #: One splice for so many files that the process may have open.
@@ -32,14 +32,14 @@ _SHARE: Final = 8
 #: Full pipes that one splice moves in one turn of the loop.
 _PER_TURN: Final = 2
 #: The errors of a system, or of its rules, that does not allow a splice.
-_UNSUPPORTED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
+UNSUPPORTED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
 # Only Linux has splice.
-_FLAGS: Final[int] = getattr(os, "SPLICE_F_MOVE", 0) | getattr(os, "SPLICE_F_NONBLOCK", 0)
+FLAGS: Final[int] = getattr(os, "SPLICE_F_MOVE", 0) | getattr(os, "SPLICE_F_NONBLOCK", 0)
 
 
 @final
 class Splices:
-    """Begins splices, and keeps their pipes.
+    """Begins splices of bodies, and keeps the pipes, also those of TCP.
 
     Arguments:
         limit: open files that the process may have.
@@ -54,7 +54,7 @@ class Splices:
     def __init__(self, limit: int, unread: UnreadBytes) -> None:
         self.poller = Poller()
         self.unread = unread
-        self._left = min(_MOST, limit // _FILES_EACH, unread.most // (_SHARE * _PIPE))
+        self._left = min(_MOST, limit // _FILES_EACH, unread.most // (_SHARE * PIPE))
         self.supported = hasattr(os, "splice")
         self._free: list[tuple[int, int]] = []
 
@@ -80,16 +80,22 @@ class Splices:
         Returns:
             The splice; None if none is possible now.
         """
-        may = self.supported and self._left and not self.unread.scarce
-        if not may or source.is_closing() or sink.is_closing():
+        pipe = None if source.is_closing() or sink.is_closing() else self.take()
+        if pipe is None:
+            return None
+        source.pause_reading()
+        return Splice(self, pipe, source, sink, size, moved, ended)
+
+    def take(self) -> tuple[int, int] | None:
+        """Return an empty pipe, which ``release`` gets back; None if none is left."""
+        if not self.supported or not self._left or self.unread.scarce:
             return None
         try:
             pipe = self._free.pop() if self._free else _new_pipe()
         except OSError:
             return None
         self._left -= 1
-        source.pause_reading()
-        return Splice(self, pipe, source, sink, size, moved, ended)
+        return pipe
 
     def is_last(self) -> bool:
         """Return whether all pipes are in use."""
@@ -117,7 +123,7 @@ class Splices:
 def _new_pipe() -> tuple[int, int]:
     pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     with suppress(OSError):  # a user's pipes may be large only up to a limit
-        fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, _PIPE)
+        fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, PIPE)
     return pipe
 
 
@@ -159,7 +165,7 @@ class Splice(Watched):
         asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Begin, unless the sink's peer reads too slowly to have the bytes before the body's rest."""
+        """Begin, unless the sink's peer does not accept the bytes before these."""
         closing = self._source.is_closing() or self._sink.is_closing()
         if self._splices is None or closing or self._sink.get_write_buffer_size():
             self._end()
@@ -175,7 +181,7 @@ class Splice(Watched):
                 if not self._move(self._splices):
                     return
             except OSError as error:
-                if error.errno in _UNSUPPORTED:
+                if error.errno in UNSUPPORTED:
                     self._splices.supported = False
                 elif not self._held:  # the kernel reports the error of a socket only once
                     self._source.abort()
@@ -189,14 +195,14 @@ class Splice(Watched):
         try:
             for _ in range(_PER_TURN):
                 if not self._held:
-                    taken = os.splice(self.fd, into, min(self._left, _PIPE), flags=_FLAGS)
+                    taken = os.splice(self.fd, into, min(self._left, PIPE), flags=FLAGS)
                     if not taken:
                         return True  # the source's peer has ended its side
                     self._held = taken
                     self._left -= taken
                     self._moved(taken)
                 while self._held:
-                    self._held -= os.splice(out_of, self._out, self._held, flags=_FLAGS)
+                    self._held -= os.splice(out_of, self._out, self._held, flags=FLAGS)
                 if not self._left:
                     return True
         except BlockingIOError:
