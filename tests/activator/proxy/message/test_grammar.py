@@ -185,6 +185,46 @@ def test_a_line_of_a_head_that_was_refused_is_not_remembered(line):
     assert line not in REQUEST_LINES.lines
 
 
+@in_one_test("line", [b"X Y:", b"X Y: a", b"X-Y", b"X-Y:\x00", b" X:", b"\x01:", b"Accept: a\x00"])
+def test_a_line_that_follows_as_before_is_checked_again(line):
+    for _ in range(2):
+        read_request(b"GET / HTTP/1.1\r\nHost: h\r\nAccept: a\r\n\r\n", LIMITS)
+    for _ in range(3):
+        with pytest.raises(FramingError):
+            read_request(b"GET / HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n" % line, LIMITS)
+
+
+@in_one_test(
+    ("line", "fields", "block"),
+    [
+        (b"Proxy-Authorization:", {b"proxy-authorization": b""}, b""),
+        (b"Proxy-Authorization: \tb \t", {b"proxy-authorization": b"b \t"}, b""),
+        (b"Proxy-Authorization2: b", {}, b"\r\nProxy-Authorization2: b"),
+        (b"proxy-authorization:b", {b"proxy-authorization": b"b"}, b""),
+        (b"Accept: b", {}, b"\r\nAccept: b"),
+    ],
+)
+def test_a_line_that_follows_another_one_than_before_is_not_taken_for_it(line, fields, block):
+    known = KnownLines(REQUEST_FIELDS)
+    for each in (b"Proxy-Authorization: a", line, line, b"Accept: a", line):
+        found = split(known, b"GET / HTTP/1.1", [each])
+    assert found[1:] == (fields, block)
+
+
+def test_lines_that_are_cleared_are_not_kept_as_followers():
+    known = KnownLines(REQUEST_FIELDS)
+    for turn in range(3 * MEMO_LINES):
+        lines = [b"Accept: %d" % turn, b"X-%d: 1" % (turn % 700), b"Host: %d" % (turn % 40)]
+        if turn == 0:
+            lines.insert(0, b"X-Forwarded-For: a")
+        for _ in range(2):
+            split_head = MessageHead(known, b"\r\n".join((b"GET / HTTP/1.1", *lines, b"", b"")))
+            known.remember(split_head.new)
+    held = {id(each) for each in (*known.lines.values(), *known.names.values())}
+    for each in (known.start, *known.lines.values(), *known.names.values()):
+        assert each.after is None or id(each.after) in held
+
+
 def test_made_up_hosts_fill_no_memory():
     for turn in range(requests.MEMO_HOSTS + 10):
         host = b"h%d" % turn

@@ -77,7 +77,7 @@ def outcome(read: Callable[[bytes], Request | Response], head: bytes) -> object:
 def forget() -> None:
     """Clear all memory that lasts from head to head."""
     for known in (REQUEST_LINES, RESPONSE_LINES):
-        known.lines.clear()
+        known.forget()
     requests.plain_hosts.clear()
     responses.status_lines.clear()
     with pytest.raises(FramingError):
