@@ -135,7 +135,8 @@ class Request:
         self.expects_continue: Final = expects_continue
         self.section: Final = section
         self.size: Final = len(target) + len(section) + (0 if lines is None else len(lines))
-        self.counted_as: Final = method if method in _CHECKED_AS_IS else b"_OTHER"
+        is_usual = method == b"GET" or method in _CHECKED_AS_IS
+        self.counted_as: Final = method if is_usual else b"_OTHER"
 
     @property
     def lines(self) -> bytes:
@@ -253,7 +254,8 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     except ValueError:
         raise FramingError("malformed request line") from None
     version = HTTP_1_1
-    if spoken != b"HTTP/1.1" or method not in _CHECKED_AS_IS or len(target) > limits.max_target:
+    is_usual = method == b"GET" or method in _CHECKED_AS_IS  # to compare costs less
+    if spoken != b"HTTP/1.1" or not is_usual or len(target) > limits.max_target:
         version, line = _odd_start(line, limits, block)
     if _HASH in target:
         raise FramingError("a fragment in the request target")
