@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from functools import partial
 
@@ -242,7 +244,7 @@ async def test_a_tenant_has_its_share_of_the_queue(world: TcpWorld) -> None:
     client.abort()
 
 
-async def test_a_slow_reader_costs_one_buffer(world: TcpWorld) -> None:
+async def test_a_slow_reader_costs_one_pipe(world: TcpWorld) -> None:
     [pod] = await world.up()
     client = await world.client(receive_buffer=4096)
     client.send(b"x")
@@ -254,13 +256,33 @@ async def test_a_slow_reader_costs_one_buffer(world: TcpWorld) -> None:
     await until(lambda: world.proxy.unread.bytes > 0)
     for _ in range(50):
         await turns()
-        assert world.proxy.unread.bytes <= 64 << 10
+        assert world.proxy.unread.bytes <= 256 << 10
     client.transport.resume_reading()
     client.widen()
     await client.size(len(data))
     assert client.received == data
     client.close()
     at_pod.close()
+
+
+async def test_many_bytes_are_copied_where_a_sandbox_forbids_the_splice(
+    world: TcpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object, **__: object) -> int:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "splice", forbidden)
+    [pod] = await world.up()
+    client = await world.client()
+    client.send(b"x")
+    await until(lambda: pod.connections and pod.connections[0].received)
+    data = bytes(range(256)) * 64 * 1024
+    for _ in range(2):
+        pod.connections[0].send(data)
+    await client.size(2 * len(data))
+    assert client.received == 2 * data
+    client.close()
+    pod.connections[0].close()
 
 
 @both_loops

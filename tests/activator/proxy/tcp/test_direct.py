@@ -29,7 +29,7 @@ SETTLE = 40
 #: More than the kernel holds for an end that does not read.
 MOST_SENT = 8 << 20
 #: The bytes of one end that the activator holds, at most.
-BUFFER = 64 << 10
+PIPE = 256 << 10
 
 
 class Step(NamedTuple):
@@ -106,7 +106,7 @@ def slow_schedule(chance: Random) -> list[Step]:
 
 
 @pytest.mark.parametrize("by_client", [True, False])
-async def test_ends_that_stop_to_read_get_all_bytes_and_cost_a_buffer_each(
+async def test_ends_that_stop_to_read_get_all_bytes_and_cost_a_pipe_each(
     world: TcpWorld, by_client: bool
 ) -> None:
     data = Random(7).randbytes(1_000_003) * (STEPS * MOST_SENT // 1_000_000)
@@ -134,7 +134,7 @@ async def test_ends_that_stop_to_read_get_all_bytes_and_cost_a_buffer_each(
             else:
                 end.transport.resume_reading()
             await turns(SETTLE)
-            assert world.proxy.unread.bytes <= 2 * BUFFER
+            assert world.proxy.unread.bytes <= 2 * PIPE
             paused += world.proxy.unread.bytes > 0
         with naming(seed, *steps):
             for each, end in ends.items():
