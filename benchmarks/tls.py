@@ -10,9 +10,10 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +35,9 @@ _PROBE = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: kube-probe/1\r\nConnection: 
 _GET = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % HOST.encode()
 #: Requests on each connection, in the shorter part of a turn with counted instructions.
 _FEW = 10
+#: At most so many times the cost of nginx and of HAProxy: for requests as without TLS.
+_GET_GOAL, _POST_GOAL, _HANDSHAKE_GOAL = (2.2, 2.2), (2.4, 2.4), (2.0, 2.0)
+_HTTP2_GOAL = (1.6, 1.4)
 #: Before the command of the activator: runs it with the TLS of aiofastnet.
 _FASTNET = (sys.executable, "-m", "benchmarks.fastnet")
 
@@ -86,21 +90,27 @@ def measure(folder: Path, turns: Turns) -> Iterator[Row]:
     wrk, h2load = nginx.need("wrk", "wrk"), nginx.need("h2load", "nghttp2-client")
     script = folder / "post.lua"
     script.write_text(POST)
-    http1: dict[str, Run] = {
-        "TLS, GET, keep-alive": lambda proxy: _wrk(proxy, [wrk], turns.seconds),
-        "TLS, POST of 10 KB": lambda proxy: _wrk(proxy, [wrk, "-s", str(script)], turns.seconds),
-        "TLS handshake, full": lambda proxy: _handshakes(proxy, turns.handshakes, resume=False),
-        "TLS handshake, resumed": lambda proxy: _handshakes(proxy, turns.handshakes, resume=True),
+    post = [wrk, "-s", str(script)]
+    full = partial(_handshakes, count=turns.handshakes, resume=False)
+    resumed = partial(_handshakes, count=turns.handshakes, resume=True)
+    http1 = {
+        "TLS, GET, keep-alive": (lambda proxy: _wrk(proxy, [wrk], turns.seconds), _GET_GOAL),
+        "TLS, POST of 10 KB": (lambda proxy: _wrk(proxy, post, turns.seconds), _POST_GOAL),
+        "TLS handshake, full": (full, _HANDSHAKE_GOAL),
+        "TLS handshake, resumed": (resumed, _HANDSHAKE_GOAL),
     }
     yield from _group(folder / "http1", http1, turns.rounds, http2=False)
-    http2: dict[str, Run] = {
-        "TLS, HTTP/2 GET": lambda proxy: _h2load(proxy, h2load, turns.requests)
-    }
+    http2 = {"TLS, HTTP/2 GET": (lambda proxy: _h2load(proxy, h2load, turns.requests), _HTTP2_GOAL)}
     yield from _group(folder / "http2", http2, turns.rounds, http2=True)
     yield from _counts(folder / "counts", turns.counted)
 
 
-def _group(folder: Path, runs: dict[str, Run], rounds: int, *, http2: bool) -> Iterator[Row]:
+_Goals = tuple[float, float]
+
+
+def _group(
+    folder: Path, runs: Mapping[str, tuple[Run, _Goals]], rounds: int, *, http2: bool
+) -> Iterator[Row]:
     """Yield the rows of one version of HTTP."""
     folder.mkdir()
     with ExitStack() as open_until_then:
@@ -111,17 +121,20 @@ def _group(folder: Path, runs: dict[str, Run], rounds: int, *, http2: bool) -> I
         running = haproxy.proxy(folder, port, http2=http2, pod_port=POD_PORT, name=_NAMES[0])
         by_haproxy = Proxy(port, open_until_then.enter_context(running))
         ours = open_until_then.enter_context(_activator(folder / "ours", certificates, http2))
-        for what, run in runs.items():
+        for what, (run, (goal, goal_of_haproxy)) in runs.items():
             each = "handshake" if "handshake" in what else "request"
-            yield compare(what, None, ours, by_nginx, rounds, run, each=each)
-            name = f"{what} [HAProxy]"
-            yield compare(name, None, ours, by_haproxy, rounds, run, name="HAProxy", each=each)
+            yield compare(what, goal, ours, by_nginx, rounds, run, each=each)
+            yield compare(
+                *(f"{what} [HAProxy]", goal_of_haproxy, ours, by_haproxy, rounds, run),
+                name="HAProxy",
+                each=each,
+            )
         if find_spec("aiofastnet") is None:
             return
         fast = open_until_then.enter_context(
             _activator(folder / "fast", certificates, http2, _FASTNET)
         )
-        for what, run in runs.items():
+        for what, (run, _) in runs.items():
             each = "handshake" if "handshake" in what else "request"
             name = f"{what}, with aiofastnet"
             yield compare(name, None, fast, ours, rounds, run, name="uvloop", each=each)
