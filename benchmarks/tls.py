@@ -35,6 +35,7 @@ _PROBE = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: kube-probe/1\r\nConnection: 
 _GET = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % HOST.encode()
 #: Requests on each connection, in the shorter part of a turn with counted instructions.
 _FEW = 10
+_Goals = tuple[float, float]
 #: At most so many times the cost of nginx and of HAProxy: for requests as without TLS.
 _GET_GOAL, _POST_GOAL, _HANDSHAKE_GOAL = (2.2, 2.2), (2.4, 2.4), (2.0, 2.0)
 _HTTP2_GOAL = (1.6, 1.4)
@@ -93,19 +94,18 @@ def measure(folder: Path, turns: Turns) -> Iterator[Row]:
     post = [wrk, "-s", str(script)]
     full = partial(_handshakes, count=turns.handshakes, resume=False)
     resumed = partial(_handshakes, count=turns.handshakes, resume=True)
-    http1 = {
+    http1: dict[str, tuple[Run, _Goals]] = {
         "TLS, GET, keep-alive": (lambda proxy: _wrk(proxy, [wrk], turns.seconds), _GET_GOAL),
         "TLS, POST of 10 KB": (lambda proxy: _wrk(proxy, post, turns.seconds), _POST_GOAL),
         "TLS handshake, full": (full, _HANDSHAKE_GOAL),
         "TLS handshake, resumed": (resumed, _HANDSHAKE_GOAL),
     }
     yield from _group(folder / "http1", http1, turns.rounds, http2=False)
-    http2 = {"TLS, HTTP/2 GET": (lambda proxy: _h2load(proxy, h2load, turns.requests), _HTTP2_GOAL)}
+    http2: dict[str, tuple[Run, _Goals]] = {
+        "TLS, HTTP/2 GET": (lambda proxy: _h2load(proxy, h2load, turns.requests), _HTTP2_GOAL)
+    }
     yield from _group(folder / "http2", http2, turns.rounds, http2=True)
     yield from _counts(folder / "counts", turns.counted)
-
-
-_Goals = tuple[float, float]
 
 
 def _group(
