@@ -1,9 +1,10 @@
 """Decides when garbage is looked for, and when freed memory returns to the kernel.
 
 CPython's own rule checks all objects as soon as a quarter of them is new. With 11,000 pods that
-blocks the loop for 40 to 70 ms, and with changing endpoints it happens every few seconds. Here only
-young objects are checked, often. What survives counts as permanent, and dies by its reference
-count. Permanent objects are checked when the process has grown, which is how garbage shows.
+blocks the loop for 40 to 70 ms, and with changing endpoints it happens every few seconds. Here
+young objects are checked often. What survives is checked once more some seconds later, unless that
+would take long. After that it counts as permanent, and dies by its reference count. Permanent
+objects are checked when the process has grown, which is how garbage shows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import Any, Final
 #: every 20 minutes under faults: failed connection attempts leave cycles of tracebacks, and memory
 #: grew by 3 MiB until then (make soak).
 YOUNG: Final = 2_000
+#: Most objects that are checked a second time: 3 ms. A request in flight may be part of garbage
+#: later, and a first check comes too early for it.
+TWICE: Final = 50_000
 #: Disables CPython's own checks of older objects.
 _NEVER: Final = 1 << 30
 #: Seconds between two other checks of young objects: after one that took longer than `FEW`, and
@@ -87,6 +91,7 @@ class Memory:
         self._resident = resident
         self._usual = self._least = 0
         self._began = self._took = 0.0
+        self._once = 0  # objects that were checked once, at most
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
@@ -120,11 +125,15 @@ class Memory:
             self.look(waiting())
 
     def look(self, waiting: int) -> None:
-        """If the process has grown, return freed memory; if it is still large, check all objects.
+        """Check objects a second time. If the process has grown, return freed memory.
+
+        If it is still large then, check all objects.
 
         Arguments:
             waiting: how many requests wait for a pod.
         """
+        if gc.isenabled():
+            gc.collect(1)
         size = self._resident()
         if not waiting and size > self._least + ROOM:
             size = self._returned()
@@ -142,10 +151,16 @@ class Memory:
         return self._least
 
     def _on_check(self, phase: str, info: Mapping[str, Any]) -> None:
-        """Measure a check (gc.callbacks). What has survived it becomes permanent."""
+        """Measure a check (gc.callbacks); make what has survived enough of them permanent."""
         if phase == "start":
+            self._once += gc.get_count()[0]
             self._began = perf_counter()
             return
-        gc.freeze()
-        self._took = perf_counter() - self._began
-        self._paused(self._took)
+        is_first = info["generation"] == 0
+        if not is_first or self._once > TWICE:
+            gc.freeze()
+            self._once = 0
+        took = perf_counter() - self._began
+        if is_first:
+            self._took = took
+        self._paused(took)

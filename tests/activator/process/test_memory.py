@@ -8,11 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-#: A cycle that outlives a check, a process whose size the test sets, and its pauses.
+#: A cycle that outlives two checks, a process whose size the test sets, and its pauses.
 BEGIN = """
 import gc
 import weakref
-from activator.process.memory import YOUNG, Memory
+from activator.process.memory import TWICE, YOUNG, Memory
 
 class Cycle:
     def __init__(self):
@@ -28,6 +28,7 @@ def fill(number):
 old = Cycle()
 is_left = weakref.ref(old)
 kept = fill(3 * YOUNG)
+memory.look(waiting=0)
 del old
 """
 
@@ -48,6 +49,32 @@ def test_objects_that_survive_are_not_checked_again() -> None:
         "print(number >= 2, len(pauses) > number, bool(is_left()), gc.get_freeze_count() > 9)"
     )
     assert told == "True True True True"
+
+
+def test_garbage_that_was_in_use_at_a_first_check_is_found_soon() -> None:
+    told = outcome(
+        f"{BEGIN}"
+        "one = Cycle()\n"
+        "young = weakref.ref(one)\n"
+        "kept += fill(3 * YOUNG)\n"
+        "del one\n"
+        "kept += fill(3 * YOUNG)\n"
+        "print(bool(young()), end=' ')\n"
+        "memory.look(waiting=0)\n"
+        "print(bool(young()), bool(is_left()))"
+    )
+    assert told == "True False True"
+
+
+def test_too_many_objects_are_checked_only_once() -> None:
+    told = outcome(
+        f"{BEGIN}"
+        "before = gc.get_freeze_count()\n"
+        "for _ in range(TWICE // YOUNG + 2):\n"
+        "    kept += fill(YOUNG + 1)\n"
+        "print(gc.get_freeze_count() - before > TWICE - 2 * YOUNG)"
+    )
+    assert told == "True"
 
 
 def test_young_garbage_is_found_by_number() -> None:
