@@ -39,7 +39,7 @@ FLAGS: Final[int] = getattr(os, "SPLICE_F_MOVE", 0) | getattr(os, "SPLICE_F_NONB
 
 @final
 class Splices:
-    """Begins splices of bodies, and keeps the pipes, also those of TCP.
+    """Begins splices of bodies, and has the pipes, which TCP uses too.
 
     Arguments:
         limit: open files that the process may have.
@@ -49,12 +49,13 @@ class Splices:
         supported: whether the system has splice; a sandbox may forbid it.
     """
 
-    __slots__ = ("_free", "_left", "poller", "supported", "unread")
+    __slots__ = ("_free", "_left", "_most", "poller", "supported", "unread")
 
     def __init__(self, limit: int, unread: UnreadBytes) -> None:
         self.poller = Poller()
         self.unread = unread
-        self._left = min(_MOST, limit // _FILES_EACH, unread.most // (_SHARE * PIPE))
+        self._most = min(_MOST, limit // _FILES_EACH, unread.most // (_SHARE * PIPE))
+        self._left = self._most
         self.supported = hasattr(os, "splice")
         self._free: list[tuple[int, int]] = []
 
@@ -102,7 +103,7 @@ class Splices:
         return not self._left
 
     def release(self, pipe: tuple[int, int], *, empty: bool) -> None:
-        """Keep the pipe of a splice that has ended, or close it.
+        """Keep a pipe for others, or close it; after the last one, close all.
 
         Arguments:
             empty: whether the pipe holds no byte.
@@ -112,9 +113,11 @@ class Splices:
             self._free.append(pipe)
         else:
             _close(pipe)
+        if self._left == self._most:
+            self.close()
 
     def close(self) -> None:
-        """Close the pipes, and watch no socket any more."""
+        """Close the pipes that nothing uses, and watch no socket any more."""
         while self._free:
             _close(self._free.pop())
         self.poller.close()
@@ -166,23 +169,25 @@ class Splice(Watched):
 
     def _begin(self) -> None:
         """Begin, unless the sink's peer does not accept the bytes before these."""
+        splices = self._splices
         closing = self._source.is_closing() or self._sink.is_closing()
-        if self._splices is None or closing or self._sink.get_write_buffer_size():
+        if splices is None or closing or self._sink.get_write_buffer_size():
             self._end()
         else:
-            self._splices.poller.watch(self, READ)
+            splices.poller.watch(self, READ)
 
     def ready(self, events: int) -> None:
-        if self._splices is None:
+        splices = self._splices
+        if splices is None:
             return
         # The number of a closed socket may be another one's by now.
         if not (self._source.is_closing() or self._sink.is_closing()):
             try:
-                if not self._move(self._splices):
+                if not self._move(splices):
                     return
             except OSError as error:
                 if error.errno in UNSUPPORTED:
-                    self._splices.supported = False
+                    splices.supported = False
                 elif not self._held:  # the kernel reports the error of a socket only once
                     self._source.abort()
         self._end()
@@ -192,6 +197,8 @@ class Splice(Watched):
         out_of, into = self._pipe
         if self._blocked:
             self._unblock(splices)
+            if self._splices is None:
+                return False
         try:
             for _ in range(_PER_TURN):
                 if not self._held:
