@@ -213,7 +213,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "a thread imports it, and only while it sends telemetry",
     ),
     "prometheus_client": (
-        frozenset({"activator/telemetry/metrics.py"}),
+        frozenset({"activator/telemetry/process.py"}),
         "only for metrics of the process: it makes an object per line",
     ),
     "rich": (

@@ -1,4 +1,4 @@
-"""Makes metrics of the counters of all parts, and of the process, only on request.
+"""Makes metrics of the counters of all parts, only on request.
 
 A scrape gets text in chunks, so that the server can serve requests in between. A metric push gets
 points, one at a time. Both come from the same ``Collection``. The module knows no HTTP server.
@@ -9,43 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
-
 from activator.telemetry.collection import Collection
-from activator.telemetry.families import Family, MetricKind
 from activator.telemetry.metric_writers import Point, PointWriter, TextWriter
+from activator.telemetry.process import ProcessMetrics
 
 if TYPE_CHECKING:
     from activator.runtime import Runtime
-
-
-class ProcessMetrics:
-    """The metrics ``process_*`` and ``python_*``."""
-
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
-
-    def render(self) -> str:
-        """Return the metrics as text; reads /proc."""
-        return generate_latest(self._registry).decode()
-
-    def points(self) -> Iterator[Point]:
-        """Yield the metrics as points; reads /proc."""
-        for metric in self._registry.collect():
-            kind = MetricKind.COUNTER if metric.type == "counter" else MetricKind.GAUGE
-            for sample in metric.samples:
-                if not sample.name.endswith("_created"):
-                    family = Family(sample.name, kind, (*sample.labels,), metric.documentation)
-                    yield Point(family, (*sample.labels.items(),), sample.value)
 
 
 #: Bytes of a chunk. Making one takes about 0.2 ms, which a request does not notice.

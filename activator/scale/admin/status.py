@@ -24,7 +24,7 @@ from activator.scale.wakers.scale import SCALE
 from activator.scale.workloads.services import PodRequests
 from activator.telemetry.families import Family
 from activator.telemetry.metric_writers import TextWriter
-from activator.telemetry.metrics import ProcessMetrics
+from activator.telemetry.process import ProcessMetrics
 
 if TYPE_CHECKING:
     from activator.scale.scaler import ScalerProcess

@@ -7,7 +7,7 @@ import os
 from prometheus_client import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.telemetry.metrics import ProcessMetrics
+from activator.telemetry.process import ProcessMetrics
 
 
 def families(metrics):
