@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
@@ -332,40 +331,6 @@ _WORKLOAD: Final = ObjectKind(
 WORKLOAD_KINDS: Final = dict.fromkeys(KINDS, _WORKLOAD)
 
 # Records and logs unusable objects, and the parts of valid objects that have no effect.
-
-
-class Effect(StrEnum):
-    """What is in force of an invalid object; the value is a clause for people."""
-
-    KEPT = "its last good state stays in force"
-    DEFAULTS = "it has no last good state, so each wrong annotation has a safe default"
-    UNUSED = "it is not in use"
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """An invalid object, and the reason; ``effect``: its state in force."""
-
-    kind: str
-    namespace: str
-    name: str
-    reason: str
-    effect: Effect
-
-
-def log_rejection(rejection: Rejection) -> None:
-    """Log a rejection, with its parts as fields."""
-    logger.warning(
-        "invalid object: %s; %s",
-        rejection.reason,
-        rejection.effect,
-        extra={
-            "object_kind": rejection.kind,
-            "object_namespace": rejection.namespace,
-            "object_name": rejection.name,
-            "reason": rejection.reason,
-        },
-    )
 
 
 def revision_of(key: ObjectKey, obj: object, dialect: Dialect) -> str:

@@ -21,18 +21,17 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from activator.discovery.dialect import (
     Dialect,
-    Effect,
     ObjectKind,
     ObjectWarnings,
-    Rejection,
     Scope,
-    log_rejection,
     revision_of,
 )
 from activator.discovery.keda_kinds import KedaDialect
 from activator.discovery.knative_kinds import KnativeDialect
+from activator.discovery.rejections import Effect, Rejection, log_rejection
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink
+from activator.discovery.wire import not_newer
 from activator.knative.system_objects import (
     ConfigMap,
     Secret,
@@ -343,28 +342,6 @@ class DialectInventory:
             if key.name != "?":
                 self.rejected[key] = reason
             self._report(Rejection(*key, reason, effect))
-
-
-def not_newer(version: str, known: str) -> bool:
-    """Return whether a version is equal to a known one, or older.
-
-    The versions of one kind are decimal numbers that grow, unless etcd is restored. Kubernetes
-    guarantees that since 1.35; before, they were opaque. A version of another form counts as newer.
-
-    Args:
-        version: a ``resourceVersion`` of an object or a list; empty for none.
-        known: the known one of the same object, or of lists of the same kind.
-    """
-    if not version or not known:
-        return False
-    if version == known:
-        return True
-    return _is_number(version) and _is_number(known) and int(version) < int(known)
-
-
-def _is_number(version: str) -> bool:
-    # int() accepts other characters as well, and refuses more than 4,300 digits.
-    return len(version) < 40 and version.isascii() and version.isdigit()
 
 
 def _by_kind(parts: Iterable[DialectInventory]) -> Mapping[str, Sequence[DialectInventory]]:

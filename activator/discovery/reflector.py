@@ -20,7 +20,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
 from activator.discovery.backoff import Pause, Pauses, Timings, Turns
-from activator.discovery.inventory import not_newer
 from activator.discovery.wire import (
     ConnectionLostError,
     GarbledError,
@@ -31,6 +30,7 @@ from activator.discovery.wire import (
     check,
     decode_event,
     decode_object,
+    not_newer,
     pack,
     pages,
     status_error,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from activator.discovery.dialect import Scope, log_rejection
+from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.keda_kinds import KedaDialect
+from activator.discovery.rejections import log_rejection
 from activator.discovery.service_kinds import ServicesDialect
 from activator.discovery.source import Sink, Source
 from activator.keda.revisions import InterceptorDefaults

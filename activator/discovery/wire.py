@@ -293,3 +293,25 @@ def status_error(status: Mapping[str, object]) -> ServerResponseError:
         code = HTTPStatus.GONE.value
     text = message if isinstance(message, str) else ""
     return ServerResponseError(code if type(code) is int else 0, ascii(text)[1:-1][:200])
+
+
+def not_newer(version: str, known: str) -> bool:
+    """Return whether a version is equal to a known one, or older.
+
+    The versions of one kind are decimal numbers that grow, unless etcd is restored. Kubernetes
+    guarantees that since 1.35; before, they were opaque. A version of another form counts as newer.
+
+    Args:
+        version: a ``resourceVersion`` of an object or a list; empty for none.
+        known: the known one of the same object, or of lists of the same kind.
+    """
+    if not version or not known:
+        return False
+    if version == known:
+        return True
+    return _is_number(version) and _is_number(known) and int(version) < int(known)
+
+
+def _is_number(version: str) -> bool:
+    # int() accepts other characters as well, and refuses more than 4,300 digits.
+    return len(version) < 40 and version.isascii() and version.isdigit()

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.dialect import Effect, Rejection, log_rejection
 from activator.discovery.reflector import ReflectedObjects, Reflector
+from activator.discovery.rejections import Effect, Rejection, log_rejection
 from activator.discovery.wire import ROUTE_OBJECTS, WatchedResource
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from activator.plain.slices import SERVICE_LABEL

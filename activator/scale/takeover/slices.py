@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from activator.discovery.api_server import MERGE_PATCH, ApiRequest, Meaning, meaning_of
-from activator.discovery.inventory import not_newer
+from activator.discovery.wire import not_newer
 from activator.objects.fields import Field, root
 from activator.plain.service import PROXY_LABEL, PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, PORT_ANNOTATION, SERVICE_LABEL, port_of

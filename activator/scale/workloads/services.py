@@ -13,7 +13,7 @@ from dataclasses import replace
 from sys import intern
 from typing import Any, Final, NamedTuple, final
 
-from activator.discovery.dialect import Effect
+from activator.discovery.rejections import Effect
 from activator.objects.fields import ManifestError, ObjectKey, root, shared
 from activator.plain import service as services
 from activator.plain.annotations import Annotations, Route

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
 from activator.discovery.inventory import __name__ as inventory_module
+from activator.discovery.rejections import Rejection
 from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.discovery.recording import RecordingSink
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.dialect import Rejection, Scope
+from activator.discovery.dialect import Scope
 from activator.discovery.endpoints import EndpointsSource, IpFamily
 from activator.discovery.inventory import Inventory
+from activator.discovery.rejections import Rejection
 from tests.activator.discovery.recording import (
     A,
     RecordingSink,

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.dialect import Effect, Rejection, Scope, log_rejection
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import (
     DIALECTS,
     GROUPS,
     DialectInventory,
     Inventory,
     SystemDialect,
-    not_newer,
 )
 from activator.discovery.knative_kinds import KnativeDialect
+from activator.discovery.rejections import Effect, Rejection, log_rejection
 from activator.discovery.service_kinds import ServicesDialect
+from activator.discovery.wire import not_newer
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,

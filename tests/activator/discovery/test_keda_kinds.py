@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
-from activator.discovery.dialect import Rejection, Scope
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import DIALECTS, Inventory
 from activator.discovery.keda_kinds import KedaDialect
+from activator.discovery.rejections import Rejection
 from activator.driver import Driver
 from activator.keda.revisions import InterceptorDefaults
 from activator.knative.system_objects import SystemObjects

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
-from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
+from activator.discovery.rejections import Rejection
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects
 from activator.records.entries import Entries

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.autoscaler.concurrency import ConcurrencyReporter
-from activator.discovery.dialect import Effect, Rejection, Scope
+from activator.discovery.dialect import Scope
 from activator.discovery.inventory import DIALECTS, Inventory
+from activator.discovery.rejections import Effect, Rejection
 from activator.discovery.service_kinds import ServicesDialect
 from activator.driver import Driver
 from activator.knative.system_objects import SystemObjects

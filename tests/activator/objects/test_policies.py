@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from activator.discovery.dialect import Rejection
 from activator.discovery.inventory import Inventory
+from activator.discovery.rejections import Rejection
 from activator.knative import revisions
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, RecordingSink, revision

@@ -12,7 +12,7 @@ import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.dialect import Effect
+from activator.discovery.rejections import Effect
 from activator.objects.fields import ObjectKey, root
 from activator.scale.cluster.watch import NEEDED, ClusterObjects, ClusterWatch
 from activator.scale.part import views
