@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import yaml
+from click import Context
 
 from activator.cli.main import cli
 from activator.plain.service import parse as parse_service
@@ -129,7 +130,12 @@ def test_commands_have_the_options_that_are_shown() -> None:
 def _unknown_options(page: Path) -> Iterator[str]:
     command = rf"\bactivator ({'|'.join(cli.commands)})\b([^`\n|#]*)"
     for place, found in lines(page, command):
-        known = {option for each in cli.commands[found[1]].params for option in each.opts}
+        shown = cli.commands[found[1]]
+        known = {
+            option
+            for each in shown.get_params(Context(shown, help_option_names=[]))
+            for option in each.opts
+        }
         said = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", found[2]))
         for option in sorted(said - known - {"--help"}):
             yield f"{place}: activator {found[1]} has no option {option}"
