@@ -20,7 +20,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from activator import __version__
@@ -36,6 +36,7 @@ from activator.admin.http_application import (
     in_order,
     in_turns,
     json_pieces,
+    stream,
 )
 from activator.admin.openapi import document
 from activator.admin.views.activators import ActivatorView
@@ -125,16 +126,12 @@ class _Handlers:
         return Response(b"".join([piece async for piece in pieces]), media_type=JSON_TYPE)
 
     async def metrics(self, request: Request) -> Response:
-        if request.method == "HEAD":
-            return _stream((), METRICS_TYPE)
-        return _stream(self._runtime.metrics(), METRICS_TYPE)
+        return stream(request, self._runtime.metrics(), METRICS_TYPE)
 
     async def revisions(self, request: Request) -> Response:
-        if request.method == "HEAD":
-            return _stream((), JSON_TYPE)
         throttlers = self._wanted(request.query_params)
         rest = {"activator": self._activator()}
-        return _stream(json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
+        return stream(request, json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
 
     async def revision(self, request: Request) -> Response:
         throttler = self._one(request.path_params, _kind(request.query_params))
@@ -142,8 +139,6 @@ class _Handlers:
         return as_json(view)
 
     async def history(self, request: Request) -> Response:
-        if request.method == "HEAD":
-            return _stream((), JSON_TYPE)
         history, query = self._runtime.history, request.query_params
         window = history.now(_steps(query.get("steps", str(STEPS))))
         rest: dict[str, Any] = {
@@ -153,7 +148,7 @@ class _Handlers:
             "time": history.end(window),
         }
         revisions = history.revisions(window, _named(query))
-        return _stream(json_pieces("revisions", revisions, rest), JSON_TYPE)
+        return stream(request, json_pieces("revisions", revisions, rest), JSON_TYPE)
 
     async def activator(self, request: Request) -> Response:
         return as_json(self._activator())
@@ -255,11 +250,6 @@ def _steps(wanted: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", wanted) or int(wanted) == 0:
         raise HTTPException(400, "steps must be a number from 1, as in ?steps=12.")
     return int(wanted)
-
-
-def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
-    """Return a response of unknown length; for HEAD pass no pieces."""
-    return StreamingResponse(in_turns(pieces), media_type=media_type)
 
 
 def create_app(

@@ -30,7 +30,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -59,6 +59,12 @@ async def in_turns(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         if piece:
             yield piece
         await asyncio.sleep(0)
+
+
+def stream(request: Request, pieces: Iterable[bytes], media_type: str) -> Response:
+    """Return a response of unknown length; one to HEAD makes no piece."""
+    found = () if request.method == "HEAD" else pieces
+    return StreamingResponse(in_turns(found), media_type=media_type)
 
 
 def in_order(items: Sequence[T], key: Callable[[T], str]) -> Iterator[T | None]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple, Protocol, TypeVar
 
 from activator.records.counters import Histogram
 from activator.telemetry.families import Family
+
+#: Bytes of a chunk. Making one takes about 0.2 ms, which a request does not notice.
+CHUNK = 64 << 10
+#: Most pieces of a chunk, for many short or empty pieces in a row.
+PIECES = 256
 
 L = TypeVar("L")
 P = TypeVar("P")
@@ -93,6 +99,25 @@ class TextWriter:
 def escape(value: str) -> str:
     """Return a label's value, escaped for use between quotes."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def in_chunks(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Yield text in chunks, some of them empty; the caller may pause in between."""
+    chunk: list[str] = []
+    size = 0
+    for piece in pieces:
+        chunk.append(piece)
+        size += len(piece)
+        if size >= CHUNK or len(chunk) >= PIECES:
+            yield _encode(chunk)
+            chunk.clear()
+            size = 0
+    yield _encode(chunk)
+
+
+def _encode(pieces: list[str]) -> bytes:
+    # A name with half a surrogate pair, which JSON can hold, must not end all metrics.
+    return "".join(pieces).encode("utf-8", "replace")
 
 
 def _histogram_template(family: Family) -> str:

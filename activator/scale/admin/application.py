@@ -14,7 +14,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from activator.admin import assets
-from activator.admin.http_application import METRICS_TYPE, OwnHosts, application, as_json, problem
+from activator.admin.http_application import (
+    METRICS_TYPE,
+    OwnHosts,
+    application,
+    as_json,
+    problem,
+    stream,
+)
 from activator.scale.admin import selection
 from activator.scale.admin.status import ScalerStatus
 from activator.scale.reasons import QUIET, ScaleReason
@@ -97,7 +104,7 @@ class _Handlers:
         return problem(404, f"No Service {name.namespace}/{name.name} opts in.")
 
     async def metrics(self, request: Request) -> Response:
-        return Response(self._scaler.metrics(), media_type=METRICS_TYPE)
+        return stream(request, self._scaler.metrics(), METRICS_TYPE)
 
 
 # -- the files of the page: its own modules, and shared modules of the dashboard

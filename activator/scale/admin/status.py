@@ -7,7 +7,7 @@ families, and one line for each value.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from activator import __version__
@@ -23,7 +23,7 @@ from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.wakers.scale import SCALE
 from activator.scale.workloads.services import PodRequests
 from activator.telemetry.families import Family
-from activator.telemetry.metric_writers import TextWriter
+from activator.telemetry.metric_writers import TextWriter, in_chunks
 from activator.telemetry.process import ProcessMetrics
 
 if TYPE_CHECKING:
@@ -199,58 +199,42 @@ class ScalerStatus:
         cpu, memory = pods * cpu_share * requests.cpu, pods * memory_share * requests.memory
         return pods * pod_share, cpu, memory
 
-    def metrics(self) -> bytes:
-        """Return all metrics as Prometheus' text."""
+    def metrics(self) -> Iterator[bytes]:
+        """Yield all metrics as Prometheus' text, in chunks; the caller may pause in between."""
         write = TextWriter()
-        families = self._families(self._scaler.clock())
-        lines = [text for each in families.items() for text in _lines(write, *each)]
-        return "".join((*lines, self._process.render())).encode()
+        families = self._families().items()
+        yield from in_chunks(text for each in families for text in _lines(write, *each))
+        yield self._process.render().encode()
 
-    def _savings_of(
-        self, records: Sequence[tuple[ServiceName, Record]], now: float
-    ) -> dict[Family, _Values]:
-        """Return what sleep has saved, by Service."""
-        rows = {
-            (*name, str(each.trial is not None).lower()): self._saved(each, now)
-            for name, each in records
-        }
-        return {
-            family: {labels: row[unit] for labels, row in rows.items()}
-            for unit, family in enumerate(f.SAVED)
-        }
-
-    def _families(self, now: float) -> dict[Family, _Values]:
-        engine, loads = self._scaler.engine, self._scaler.loads
-        records, counts = list(engine), engine.counters
-        owners = Counter(record.facts.service.asks.owner.value for _, record in records)
+    def _families(self) -> dict[Family, _Values]:
+        engine, loads, clock = self._scaler.engine, self._scaler.loads, self._scaler.clock
+        records, counts = [record for _, record in engine], engine.counters
+        owners = Counter(record.facts.service.asks.owner.value for record in records)
         rejected = Counter(key.kind for key in self._scaler.objects.rejected)
-        known = [
-            (name, record.facts.replicas, record.planner.wanted)
-            for name, record in records
-            if record.facts.replicas is not None
-        ]
         return {
-            f.LEADER: {(): float(self._scaler.candidate.leads)},
-            f.ACTIVATORS: {(): loads.activators},
-            f.GARBLED: {(): self._scaler.stats.garbled},
+            f.LEADER: [((), int(self._scaler.candidate.leads))],
+            f.ACTIVATORS: [((), loads.activators)],
+            f.GARBLED: [((), self._scaler.stats.garbled)],
             f.SERVICES: _each(owners),
-            f.REPLICAS: {name: float(present) for name, present, _ in known},
-            f.WANTED: {
-                name: float(present if asked is None else asked) for name, present, asked in known
-            },
-            **self._savings_of(records, now),
-            f.READY: {name: float(record.facts.ready) for name, record in records},
-            f.LOAD: {name: loads.current(name, now) for name, _ in records},
-            f.PROBLEM: {
-                (*name, word): 1.0 for name, record in records for word in _problems(record)
-            },
+            f.REPLICAS: _by_service(records, lambda each: each.facts.replicas),
+            f.WANTED: _by_service(records, _wanted),
+            **{family: self._savings_of(records, unit) for unit, family in enumerate(f.SAVED)},
+            f.READY: _by_service(records, lambda each: each.facts.ready),
+            f.LOAD: _by_service(records, lambda each: loads.current(each.name, clock())),
+            f.PROBLEM: (((*each.name, word), 1) for each in records for word in _problems(each)),
             f.CHANGES: _each(counts.changes),
             f.FAILURES: _each(counts.failures),
             f.COLD_STARTS: counts.cold_starts,
             f.TICKS: counts.ticks,
-            f.WATCH_AGE: _each(self._scaler.watch.ages(now)),
+            f.WATCH_AGE: _each(self._scaler.watch.ages(clock())),
             f.REJECTED: _each({kind: rejected[kind] for kind in self._scaler.objects.counts}),
         }
+
+    def _savings_of(self, records: Sequence[Record], unit: int) -> _Samples:
+        """Yield what sleep has saved, by Service; ``unit`` as in ``families.SAVED``."""
+        for each in records:
+            labels = (*each.name, str(each.trial is not None).lower())
+            yield labels, self._saved(each, self._scaler.clock())[unit]
 
 
 def unusable(rejected: Mapping[ObjectKey, str]) -> list[JsonObject]:
@@ -288,21 +272,35 @@ def _change(record: Record) -> JsonObject | None:
     return {**change._asdict(), "at": at, "sentence": sentence}
 
 
-#: Values by the values of their labels, or one histogram without labels.
-_Values = Mapping[tuple[str, ...], float] | Histogram
+#: Values with the values of their labels. Each is made when it is sent: all at once would take
+#: 15 MiB in a large cluster.
+_Samples = Iterable[tuple[tuple[str, ...], float]]
+_Values = _Samples | Histogram  # a histogram has no labels
 
 
-def _problems(record: Record) -> Iterator[str]:
-    """Yield the word of each problem of a Service."""
-    if record.decided is not None and record.decided.reason:
-        yield record.decided.reason
-    found = (*record.facts.findings, *record.facts.warnings)
-    yield from (each.reason.value for each in found)
+def _by_service(records: Sequence[Record], value: Callable[[Record], float | None]) -> _Samples:
+    """Yield the value of each Service that has one."""
+    for each in records:
+        if (found := value(each)) is not None:
+            yield each.name, found
 
 
-def _each(values: Mapping[str, float]) -> _Values:
-    """Return values by their only label."""
-    return {(label,): value for label, value in values.items()}
+def _wanted(record: Record) -> int | None:
+    """Return the replicas that a rule wants, or else the present ones; None if they are unknown."""
+    replicas, wanted = record.facts.replicas, record.planner.wanted
+    return replicas if replicas is None or wanted is None else wanted
+
+
+def _problems(record: Record) -> Iterable[str]:
+    """Return the word of each problem of a Service, once."""
+    decided, facts = record.decided, record.facts
+    found = (each.reason.value for each in (*facts.findings, *facts.warnings))
+    return dict.fromkeys(filter(None, (decided.reason if decided else "", *found)))
+
+
+def _each(values: Mapping[str, float]) -> _Samples:
+    """Return values with their only label."""
+    return [((label,), value) for label, value in values.items()]
 
 
 def _lines(write: TextWriter, family: Family, values: _Values) -> Iterator[str]:
@@ -310,6 +308,6 @@ def _lines(write: TextWriter, family: Family, values: _Values) -> Iterator[str]:
     if isinstance(values, Histogram):
         yield write.histogram(family, "", values)
         return
-    for labels, value in values.items():
+    for labels, value in values:
         pairs = zip(family.labels, labels, strict=True)
         yield write.sample(family, write.labels(*pairs), value)

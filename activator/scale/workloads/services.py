@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple, final
 
@@ -158,10 +159,7 @@ class Workloads:
         """Return what each pod of a workload requests; zeros if that is unknown or wrong."""
         key = ObjectKey(target.resource.kind, target.namespace, target.name)
         watched = self._matches.get(key)
-        written = watched.requests if watched is not None else ()
-        with suppress(ManifestError):
-            return PodRequests(_sum(written[::2]), _sum(written[1::2]))
-        return PodRequests()
+        return _requested(watched.requests) if watched is not None else PodRequests()
 
     # -- Services ----------------------------------------------------------------------------------
 
@@ -229,6 +227,14 @@ def _written_requests(pod: Any) -> tuple[str, ...]:
             requests = (each.get("resources") or {}).get("requests") or {}
             found += (str(requests.get(name) or 0) for name in ("cpu", "memory"))
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _requested(written: tuple[str, ...]) -> PodRequests:
+    """Return the sums of written requests; zeros if one is wrong."""
+    with suppress(ManifestError):
+        return PodRequests(_sum(written[::2]), _sum(written[1::2]))
+    return PodRequests()
 
 
 def _sum(quantities: Sequence[str]) -> float:

@@ -23,7 +23,8 @@ from activator.records.source_status import (
 from activator.runtime import Runtime
 from activator.settings.config import load
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, MetricKind
-from activator.telemetry.metrics import CHUNK, PIECES, Metrics
+from activator.telemetry.metric_writers import CHUNK, PIECES
+from activator.telemetry.metrics import Metrics
 from tests.activator.telemetry.world import World, text_of
 from throttler.model import (
     AdaptiveMode,
