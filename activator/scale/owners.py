@@ -18,7 +18,7 @@ from activator.scale.keda import SERVICE_KEY
 from activator.scale.part import Part, PartContext
 from activator.scale.reasons import Finding, ScaleReason, worded
 from activator.scale.reports.load import ServiceName
-from activator.scale.workloads.replicas import ScaleTarget
+from activator.scale.workloads.replicas import ScaleTarget, TargetRef
 
 HPA: Final = "HorizontalPodAutoscaler"
 SCALED_OBJECT: Final = "ScaledObject"
@@ -58,15 +58,6 @@ _PAUSES: Final = {
 }
 
 
-class TargetRef(NamedTuple):
-    """The identity of a workload, as ``scaleTargetRef`` has it; the version does not count."""
-
-    namespace: str
-    group: str
-    kind: str
-    name: str
-
-
 class _Found(NamedTuple):
     """An HPA or a ScaledObject.
 
@@ -87,11 +78,6 @@ class _Found(NamedTuple):
     services: frozenset[str] = frozenset()
     pauses: tuple[str, ...] = ()
     polls: float = 0.0
-
-
-def scaled(target: ScaleTarget) -> TargetRef:
-    """Return the identity of a workload."""
-    return TargetRef(target.namespace, target.resource.group, target.resource.kind, target.name)
 
 
 @final
@@ -131,7 +117,7 @@ class WorkloadOwners:
 
     def _of(self, target: ScaleTarget) -> tuple[Sequence[_Found], Sequence[_Found]]:
         """Return the HPAs and the ScaledObjects of a workload, without the HPAs that KEDA made."""
-        if not (known := self._objects.of(scaled(target))):
+        if not (known := self._objects.of(target.ref)):
             return (), ()
         every = [each for _, each in sorted(known)]
         objects = [each for each in every if each.key.kind == SCALED_OBJECT]
@@ -331,7 +317,7 @@ class Flapping:
         self._is_active = is_active
         self._clock = clock
         self._changed = changed
-        self._awake: set[TargetRef] = set()
+        self._awake: set[ObjectKey] = set()
         self._found: dict[TargetRef, tuple[float, Finding]] = {}
 
     def put(self, key: ObjectKey, obj: object) -> None:
@@ -343,21 +329,20 @@ class Flapping:
         Raises:
             ManifestError: ``spec.replicas`` is wrong; nothing has changed.
         """
-        target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
         replicas = root(obj, key.kind)["spec"]["replicas"]
         if replicas.whole(default=1):
-            self._awake.add(target)
-        elif target in self._awake:
-            self._awake.remove(target)
+            self._awake.add(key)
+        elif key in self._awake:
+            self._awake.remove(key)
+            target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
             if self._is_active(target):
                 self._found[target] = self._clock(), _finding(target, replicas_manager(obj))
                 self._changed([target])
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted workload; an unknown one is no error."""
-        target = TargetRef(key.namespace, _GROUP, key.kind, key.name)
-        self._awake.discard(target)
-        self._found.pop(target, None)
+        self._awake.discard(key)
+        self._found.pop(TargetRef(key.namespace, _GROUP, key.kind, key.name), None)
 
     def finding(self, target: TargetRef) -> Finding | None:
         """Return what a user must know of a workload; None if nothing sets it to zero."""
@@ -409,7 +394,6 @@ class OwnersPart(Part):
 
     def __init__(self, context: PartContext) -> None:
         self._context = context
-        self._names = Groups[ServiceName, None, TargetRef]()
         self._owners = WorkloadOwners(self._decide_again, context.missing_rule)
         self._flapping = Flapping(self._is_active, context.clock, self._decide_again)
         self.views = {
@@ -419,18 +403,10 @@ class OwnersPart(Part):
             "StatefulSet": self._flapping,
         }
 
-    def leave(self, name: ServiceName, now: float) -> None:
-        self._names.remove(name)
-
-    def stop(self, now: float) -> None:
-        self._names = Groups[ServiceName, None, TargetRef]()
-
     def complete(self, name: ServiceName, facts: Facts) -> Facts:
         target = facts.target
         if target is None:
-            self._names.remove(name)
             return facts
-        self._names.put(name, scaled(target), None)
         owner = facts.service.asks.owner
         return facts._replace(
             findings=facts.findings + tuple(self._about(name, facts)),
@@ -450,7 +426,7 @@ class OwnersPart(Part):
         bypass = asks.route if asks.owner in _KINDS and asks.is_bypassed else None
         for each in self._owners.findings(asks.owner, target, name.name, bypass):
             yield each._replace(note=worded(each.note, is_tcp=asks.tcp.chosen))
-        if (found := self._flapping.finding(scaled(target))) is not None:
+        if (found := self._flapping.finding(target.ref)) is not None:
             yield found
         if asks.wake_with:
             yield from self._unwoken(name, asks)
@@ -470,9 +446,9 @@ class OwnersPart(Part):
 
     def _decide_again(self, targets: Iterable[TargetRef]) -> None:
         """Decide again about the Services of workloads."""
-        self._context.changed(name for target in targets for name, _ in self._names.of(target))
+        sharing = self._context.sharing
+        self._context.changed(each.name for target in targets for each in sharing(target))
 
     def _is_active(self, target: TargetRef) -> bool:
-        records = (self._context.record(name) for name, _ in self._names.of(target))
-        plans = (record.plan for record in records if record is not None)
+        plans = (record.plan for record in self._context.sharing(target))
         return any(plan is not None and plan.active for plan in plans)

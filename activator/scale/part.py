@@ -17,6 +17,7 @@ from activator.scale.decisions.record import Decided, Facts, Record
 from activator.scale.reasons import Finding
 from activator.scale.reports.load import Loads, ServiceName
 from activator.scale.settings import ScaleSettings
+from activator.scale.workloads.replicas import TargetRef
 from activator.scale.workloads.services import EnabledServices
 
 
@@ -28,6 +29,7 @@ class PartContext(NamedTuple):
         services: the Services that opt in, with their workloads and pods.
         loads: the reports of the activators.
         record: returns the record of a Service; None while this process does not lead.
+        sharing: returns the records of the Services of a workload, also none.
         start: starts a coroutine as a task.
         clock: seconds, monotonic.
         is_leader: returns whether this process decides.
@@ -40,6 +42,7 @@ class PartContext(NamedTuple):
     services: EnabledServices
     loads: Loads
     record: Callable[[ServiceName], Record | None]
+    sharing: Callable[[TargetRef], Iterable[Record]]
     start: Start
     clock: Callable[[], float]
     is_leader: Callable[[], bool]

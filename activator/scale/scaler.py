@@ -115,6 +115,7 @@ class ScalerProcess:
             services=services,
             loads=self.loads,
             record=lambda name: self.engine.get(name),
+            sharing=lambda target: self.engine.sharing(target),
             start=start,
             clock=self.clock,
             is_leader=lambda: self.candidate.leads,

@@ -38,7 +38,15 @@ from activator.scale.decisions.record import (
 from activator.scale.reasons import ScaleReason
 from activator.scale.reports.load import Loads, Measure, ServiceName
 from activator.scale.wakers.scale import SCALE
-from activator.scale.workloads.replicas import REFUSALS, Actuator, Result, Rights, ScaleTarget, Wish
+from activator.scale.workloads.replicas import (
+    REFUSALS,
+    Actuator,
+    Result,
+    Rights,
+    ScaleTarget,
+    TargetRef,
+    Wish,
+)
 from activator.scale.workloads.services import EnabledServices
 
 if TYPE_CHECKING:
@@ -142,11 +150,6 @@ def _reconsider(workload: Workload) -> None:
             each.quiet_until = NEVER
 
 
-def _shared(target: ScaleTarget) -> ScaleTarget:
-    """Return a workload whatever its waker is: it has one owner."""
-    return target if target.waker is SCALE else target._replace(waker=SCALE)
-
-
 def time_of_day() -> datetime:
     """Return the time of day, which awake hours follow."""
     return datetime.now(UTC)
@@ -204,7 +207,7 @@ class Engine:
         self._clock = asyncio.get_running_loop().time
         self._records: dict[ServiceName, Record] = {}
         # The oldest Service of a workload decides about it.
-        self._workloads: dict[ScaleTarget, Workload] = {}
+        self._workloads: dict[TargetRef, Workload] = {}
         self._phase = _Phase.STOPPED
         # Changed Services: one event may change several objects of a Service.
         self._changed: dict[ServiceName, None] = {}
@@ -358,6 +361,11 @@ class Engine:
         """Return a Service; None if this process does not lead, or does not know it."""
         return self._records.get(name)
 
+    def sharing(self, target: TargetRef) -> Sequence[Record]:
+        """Return the Services of a workload; none if this process does not lead."""
+        workload = self._workloads.get(target)
+        return () if workload is None else workload.records
+
     # -- facts -------------------------------------------------------------------------------------
 
     def _renew(self, name: ServiceName, now: float) -> None:
@@ -394,10 +402,10 @@ class Engine:
         if before is not None:
             workload.records = tuple(each for each in workload.records if each is not record)
             if not workload.records:
-                del self._workloads[_shared(before)]
+                del self._workloads[before.ref]
             record.workload = Workload(workload.change)
         if target is not None:
-            record.workload = self._workloads.setdefault(_shared(target), record.workload)
+            record.workload = self._workloads.setdefault(target.ref, record.workload)
             record.workload.records += (record,)
         _reconsider(record.workload)
 
@@ -492,7 +500,7 @@ class Engine:
 
     def _on_result(self, target: ScaleTarget, result: Result) -> None:
         """Record the result of a request for replicas."""
-        now, workload = self._clock(), self._workloads.get(_shared(target))
+        now, workload = self._clock(), self._workloads.get(target.ref)
         self.counters.failed(result)
         if result.changed_from is not None:
             self._rights.granted(target)

@@ -69,6 +69,15 @@ KNOWN: Final = {
 }
 
 
+class TargetRef(NamedTuple):
+    """The identity of a workload, as ``scaleTargetRef`` has it; the version does not count."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
+
+
 class ScaleTarget(NamedTuple):
     """An object that sleeps and wakes.
 
@@ -83,6 +92,11 @@ class ScaleTarget(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.namespace}/{self.name}"
+
+    @property
+    def ref(self) -> TargetRef:
+        """The identity of the object, whatever its waker is."""
+        return TargetRef(self.namespace, self.resource.group, self.resource.kind, self.name)
 
     @property
     def path(self) -> str:

@@ -14,13 +14,11 @@ from activator.scale.owners import (
     SCALED_OBJECT,
     STAYS,
     Flapping,
-    TargetRef,
     WorkloadOwners,
     replicas_manager,
-    scaled,
 )
 from activator.scale.reasons import ScaleReason
-from activator.scale.workloads.replicas import KNOWN, ScalableKind, ScaleTarget
+from activator.scale.workloads.replicas import KNOWN, ScalableKind, ScaleTarget, TargetRef
 from tests.activator.scale.world import Cluster, Running, cluster, elapse, leader, until
 from tests.rows import in_one_test
 
@@ -218,7 +216,7 @@ def test_the_time_between_two_reads_of_the_owner(
 def test_each_change_is_reported_once_for_each_workload() -> None:
     changed: list[TargetRef] = []
     owners = WorkloadOwners(changed.extend)
-    here, there = scaled(HELLO), scaled(HELLO._replace(name="other"))
+    here, there = HELLO.ref, HELLO._replace(name="other").ref
     owners.put(*hpa())
     owners.put(*hpa())
     assert changed == [here]

@@ -39,6 +39,7 @@ class World:
                 services=EnabledServices(),
                 loads=Loads(),
                 record=lambda name: None,
+                sharing=lambda target: (),
                 start=self.tasks.start,
                 clock=self.clock,
                 is_leader=lambda: self.leads,
