@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from activator.kpa.decision import SENTENCES as RULES
 from activator.kpa.decision import Why
+from activator.objects.fields import shared
 from activator.plain import service as services
 from activator.plain.annotations import NO_WORDS, Route
 from activator.plain.service import PlainService
@@ -441,13 +442,15 @@ class Record:
         Returns:
             None if it does not differ from the last one, apart from the load.
         """
+        if plan is not None:
+            plan = plan._replace(next=NEVER)  # a plan that differs in that alone is no new one
         facts, before = self.facts, self.decided
-        is_same = before is not None and _is_same(before.plan, plan)
+        is_same = before is not None and before.plan == plan
         is_known = before is not None and before.facts is facts and not self.reconsiders
         if is_same and is_known and self.failed is None:
             return None
         self.reconsiders = False
-        decided = self.decided = Decided(facts, plan, *self._reason(plan))
+        decided = self.decided = Decided(facts, shared(plan), *self._reason(plan))
         if before is not None and is_same and before.shown == decided.shown:
             return None
         _log_reason(self.name, before, decided)
@@ -473,13 +476,6 @@ class Record:
         if self.instead and plan.hold is None:
             return ScaleReason.CANNOT_RESIZE, self.instead
         return plan.hold or "", ""
-
-
-def _is_same(one: Plan | None, other: Plan | None) -> bool:
-    """Return whether two plans are equal, apart from the time of the next one."""
-    if one is None or other is None:
-        return one is other
-    return one == other or one._replace(next=other.next) == other
 
 
 class EngineCounters:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from sys import intern
 from typing import Any, Final, NamedTuple, final
 
-from activator.objects.fields import Field, ObjectKey, ip_of, root
+from activator.objects.fields import Field, ObjectKey, ip_of, root, shared
 from activator.plain.problems import several
 from activator.plain.service import PlainService
 from activator.plain.slices import MANAGED_BY_LABEL, OURS, SERVICE_LABEL, Condition, condition_of
@@ -64,6 +64,8 @@ class Pods:
         name = ObjectKey("Service", key.namespace, intern(service))
         content = json.dumps({part: obj.get(part) for part in _PARTS})
         packed = zlib.compress(content.encode(), 1)
+        if not obj.get("endpoints"):
+            packed = shared(packed)  # as of all Services that sleep
         kept = Kept(intern(manager), metadata["uid"].text(), packed)
         return self._slices.put(key, name, kept)
 
