@@ -66,7 +66,7 @@ class TakeoverPart(Part):
             if key == self._activators:
                 self.takeovers.set_activators(usable(self._pods.of(key)))
                 self.poke()
-            for name in self._context.services.with_fronts(ServiceName(key.namespace, key.name)):
+            for name in self._context.services.with_fronts(key):
                 self.takeovers.touch(name, self._context.clock())
                 self.poke()
 

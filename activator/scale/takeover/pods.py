@@ -61,7 +61,7 @@ class Pods:
         service, manager = (metadata["labels"].at(each).text() for each in _LABELS)
         if not service or manager == OURS:
             return self._slices.remove(key)
-        name = ObjectKey("Service", key.namespace, intern(service))
+        name = shared(ObjectKey("Service", key.namespace, intern(service)))
         content = json.dumps({part: obj.get(part) for part in _PARTS})
         packed = zlib.compress(content.encode(), 1)
         if not obj.get("endpoints"):

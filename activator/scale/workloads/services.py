@@ -47,9 +47,9 @@ class ReadyPods:
         changed: called with the Services whose pods may have changed.
     """
 
-    def __init__(self, changed: Callable[[Iterable[ServiceName]], object]) -> None:
+    def __init__(self, changed: Callable[[Iterable[ObjectKey]], object]) -> None:
         self._changed = changed
-        self._slices = Groups[ObjectKey, _Counted, ServiceName]()
+        self._slices = Groups[ObjectKey, _Counted, ObjectKey]()
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed slice.
@@ -70,14 +70,15 @@ class ReadyPods:
                 count_ready(slice_["endpoints"]),
             )
         )
-        service = ServiceName(key.namespace, intern(name))
+        # The view of the takeovers has the same key.
+        service = shared(ObjectKey("Service", key.namespace, intern(name)))
         self._changed(self._slices.put(key, service, counted))
 
     def remove(self, key: ObjectKey) -> None:
         """Record a deleted slice; an unknown one is no error."""
         self._changed(self._slices.remove(key))
 
-    def ready(self, service: ServiceName, port: str) -> int:
+    def ready(self, service: ObjectKey, port: str) -> int:
         """Return how many pods behind a port are ready.
 
         Arguments:
@@ -274,8 +275,8 @@ class EnabledServices:
         self._wakes_all = wakes_all
         self._services: dict[ServiceName, PlainService] = {}
         self._fronts = Fronts()
-        self.readiness = ReadyPods(self._part_changed)
-        self.workloads = Workloads(self._part_changed)
+        self.readiness = ReadyPods(self._pods_changed)
+        self.workloads = Workloads(changed)
 
     def put(self, key: ObjectKey, obj: object) -> None:
         """Record a new or changed Service; an invalid one too, so that people see the reason.
@@ -358,8 +359,7 @@ class EnabledServices:
         if self._wakes_all:
             service = services.awake(service)
         if service.port is not None:
-            pods = ServiceName(service.pods.namespace, service.pods.name)
-            ready = self.readiness.ready(pods, service.port.name)
+            ready = self.readiness.ready(service.pods, service.port.name)
         return Joined(service, self.workloads.find(service), ready)
 
     def asks(self, name: ServiceName) -> Annotations | None:
@@ -382,12 +382,12 @@ class EnabledServices:
     def __iter__(self) -> Iterator[ServiceName]:
         return iter(self._services)
 
-    def with_fronts(self, name: ServiceName) -> Sequence[ServiceName]:
+    def with_fronts(self, service: ObjectKey) -> Sequence[ServiceName]:
         """Return the Services that opt in among a Service and its fronts."""
-        fronts = self._fronts.of.get(ObjectKey("Service", *name))
-        names = (name, *(ServiceName(key.namespace, key.name) for key in fronts))
+        keys = (service, *self._fronts.of.get(service))
+        names = (ServiceName(key.namespace, key.name) for key in keys)
         return [each for each in names if each in self._services]
 
-    def _part_changed(self, names: Iterable[ServiceName]) -> None:
-        for name in names:
-            self._changed(self.with_fronts(name))
+    def _pods_changed(self, services: Iterable[ObjectKey]) -> None:
+        for each in services:
+            self._changed(self.with_fronts(each))

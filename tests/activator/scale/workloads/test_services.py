@@ -149,7 +149,7 @@ class PodsWorld:
     """The ready pods, and the Services that have changed."""
 
     def __init__(self) -> None:
-        self.changed: list[ServiceName] = []
+        self.changed: list[ObjectKey] = []
         self.readiness = ReadyPods(self.changed.extend)
 
     def put(self, name: str, *endpoints: Any, service: str = "hello", **more: Any) -> None:
@@ -167,7 +167,7 @@ class PodsWorld:
         self.readiness.remove(ObjectKey("EndpointSlice", "shop", name))
 
     def ready(self, port: str = "http") -> int:
-        return self.readiness.ready(HELLO, port)
+        return self.readiness.ready(SERVICE, port)
 
 
 def pod(**conditions: bool | None) -> Any:
@@ -204,7 +204,7 @@ def test_slices_add_up_and_a_changed_one_replaces_its_former_state() -> None:
     world.remove("b")
     world.remove("b")
     assert world.ready() == 1
-    assert world.changed == [HELLO] * 4
+    assert world.changed == [SERVICE] * 4
 
 
 def test_a_pod_with_addresses_of_two_families_counts_once() -> None:
@@ -218,7 +218,7 @@ def test_an_unchanged_number_is_no_change() -> None:
     world = PodsWorld()
     world.put("a", pod())
     world.put("a", pod())
-    assert world.changed == [HELLO]
+    assert world.changed == [SERVICE]
 
 
 def test_takeover_slices_and_slices_of_no_service_do_not_count() -> None:
@@ -235,7 +235,7 @@ def test_a_slice_that_moves_to_another_service_leaves_the_first() -> None:
     world.put("a", pod())
     world.put("a", pod(), service="other")
     assert world.ready() == 0
-    assert world.readiness.ready(ServiceName("shop", "other"), "http") == 1
+    assert world.readiness.ready(ObjectKey("Service", "shop", "other"), "http") == 1
 
 
 def test_ports_may_be_null() -> None:
