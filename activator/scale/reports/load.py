@@ -180,14 +180,16 @@ class _Latest:
     """The last two reports of one activator about one Service.
 
     Attributes:
+        activator: the name of its pod.
         at, value: of the last report.
         before: of the one before it; 0 if that was long before.
         counted_at, counted: what the window has of the last reports, and since when.
     """
 
-    __slots__ = ("at", "before", "counted", "counted_at", "value")
+    __slots__ = ("activator", "at", "before", "counted", "counted_at", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, activator: str) -> None:
+        self.activator = activator
         self.at = self.value = self.before = self.counted = 0.0
         self.counted_at = _NEVER
 
@@ -208,7 +210,7 @@ class ServiceLoad:
         self.window = LoadWindow()
         self.arrivals: LoadWindow | None = None
         self.last_busy = _NEVER
-        self._latest: dict[str, _Latest] = {}
+        self._latest: tuple[_Latest, ...] = ()  # few activators; a dict would take 200 bytes more
 
     def record(self, activator: str, report: Report, now: float) -> bool:
         """Record one report; return whether it has any request.
@@ -217,11 +219,12 @@ class ServiceLoad:
         after an announcement leaves the announced request out, and short requests end between
         two reports.
         """
-        latest = self._latest.get(activator)
-        if latest is None:
-            if len(self._latest) >= MOST_ACTIVATORS:
-                del self._latest[next(iter(self._latest))]
-            latest = self._latest[activator] = _Latest()
+        for latest in self._latest:
+            if latest.activator == activator:
+                break
+        else:
+            latest = _Latest(activator)
+            self._latest = (*self._latest[1 - MOST_ACTIVATORS :], latest)
         latest.before = latest.value if now - latest.at <= REPORT_COUNTS else 0.0
         latest.value, latest.at = report.concurrency, now
         before = latest.counted
@@ -239,7 +242,7 @@ class ServiceLoad:
 
     def by_activator(self) -> Mapping[str, float]:
         """Return the last report of each activator, by its name."""
-        return {activator: latest.value for activator, latest in self._latest.items()}
+        return {latest.activator: latest.value for latest in self._latest}
 
     def current(self, now: float, lost: Mapping[str, float]) -> float:
         """Return the requests that are in flight or queued now, over all activators.
@@ -247,15 +250,15 @@ class ServiceLoad:
         Arguments:
             lost: the time at which an activator's connection was lost; connected ones are absent.
         """
-        total, expired = 0.0, []
-        for activator, latest in self._latest.items():
-            counts = REPORT_COUNTS if activator not in lost else LOST_COUNTS
+        total, has_expired = 0.0, False
+        for latest in self._latest:
+            counts = REPORT_COUNTS if latest.activator not in lost else LOST_COUNTS
             if now - latest.at <= counts:
                 total += max(latest.value, latest.before)
             elif now - latest.at > LOST_COUNTS:
-                expired.append(activator)
-        for activator in expired:
-            del self._latest[activator]
+                has_expired = True
+        if has_expired:
+            self._latest = tuple(each for each in self._latest if now - each.at <= LOST_COUNTS)
         return total
 
 
