@@ -25,6 +25,8 @@ MAX_FIRST_RATE: Final = 10.0
 STABLE: Final = 60
 #: One decision divides the ready pods by no more (Knative: max-scale-down-rate).
 MAX_SCALE_DOWN_RATE: Final = 2.0
+#: One object for all: thousands of workloads have this time.
+_NEVER: Final = -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class Autoscaler:
         self._panic_since = now
         self._panic_peak = ready if ready > 1 else 0
         # The replicas of the last cold start, and until when none of them goes.
-        self._held, self._held_until = 0, -inf
+        self._held, self._held_until = 0, _NEVER
 
     def busy(self, now: float) -> None:
         """Record that a request was in flight or queued at ``now``."""

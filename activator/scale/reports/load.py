@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from sys import intern
 from typing import Final, NamedTuple, final
@@ -44,6 +45,12 @@ PANIC: Final = 6
 _UNIT: Final = 1_000_000
 #: 32 bits for each second: enough for a load of 4,000, and an eighth of a list of integers.
 _EMPTY: Final = array("I", (0,) * STABLE)
+
+
+@lru_cache(maxsize=16)
+def _second(now: float) -> int:
+    """Return a time, rounded down: one object for the windows of all Services."""
+    return int(now)
 
 
 class ServiceName(NamedTuple):
@@ -231,10 +238,10 @@ class ServiceLoad:
         if now - latest.counted_at >= BURST:
             latest.counted_at, before, latest.counted = now, 0.0, 0.0
         latest.counted = max(latest.counted, report.concurrency)
-        self.window.record(int(latest.counted_at), latest.counted, before)
+        self.window.record(_second(latest.counted_at), latest.counted, before)
         if report.requests > 0:
             self.arrivals = self.arrivals or LoadWindow()
-            self.arrivals.record(int(now), report.requests)
+            self.arrivals.record(_second(now), report.requests)
         if report.concurrency <= 0 and report.requests <= 0:
             return False
         self.last_busy = now
@@ -378,8 +385,8 @@ class Loads:
         if load is None:
             return NO_LOAD
         current = load.current(now, self._lost)
-        rates = load.arrivals.averages(int(now)) if load.arrivals is not None else ()
-        return Measure(current, *load.window.averages(int(now)), load.last_busy, *rates)
+        rates = load.arrivals.averages(_second(now)) if load.arrivals is not None else ()
+        return Measure(current, *load.window.averages(_second(now)), load.last_busy, *rates)
 
     def of(self, service: ServiceName) -> ServiceLoad | None:
         """Return the load of a Service; None if none was reported."""
@@ -395,7 +402,7 @@ class Loads:
         load = self._loads.get(service)
         if load is None:
             return 0.0
-        return max(load.current(now, self._lost), load.window.peak(int(now), seconds))
+        return max(load.current(now, self._lost), load.window.peak(_second(now), seconds))
 
     def remove(self, service: ServiceName) -> None:
         """Remove a deleted Service."""

@@ -330,6 +330,7 @@ class EnabledServices:
             asks=shared(found.asks),
             words=shared(found.words),
             port=shared(found.port),
+            families=shared(found.families),
         )
         if (before := self._services.get(name)) != found:
             self._fronts.move(key, before, found)
