@@ -48,6 +48,8 @@ CALL: Final = 30.0
 #: Seconds until the time of day is read again: the clock may have been set.
 HOUR: Final = 3600.0
 
+#: The place of a plan's time of the next one, which a kept plan does not have.
+_NEXT: Final = Plan._fields.index("next")
 #: The rules by which an idle workload keeps its replicas.
 _IDLE_RULES: Final = frozenset({None, Why.IDLE, Why.NOT_IDLE, Why.MIN_SCALE, Why.AWAKE_HOURS})
 
@@ -442,15 +444,14 @@ class Record:
         Returns:
             None if it does not differ from the last one, apart from the load.
         """
-        if plan is not None:
-            plan = plan._replace(next=NEVER)  # a plan that differs in that alone is no new one
         facts, before = self.facts, self.decided
-        is_same = before is not None and before.plan == plan
+        is_same = before is not None and _is_same(before.plan, plan)
         is_known = before is not None and before.facts is facts and not self.reconsiders
         if is_same and is_known and self.failed is None:
             return None
         self.reconsiders = False
-        decided = self.decided = Decided(facts, shared(plan), *self._reason(plan))
+        kept = plan and shared(plan._replace(next=NEVER))  # nearly all Services have equal plans
+        decided = self.decided = Decided(facts, kept, *self._reason(plan))
         if before is not None and is_same and before.shown == decided.shown:
             return None
         _log_reason(self.name, before, decided)
@@ -476,6 +477,13 @@ class Record:
         if self.instead and plan.hold is None:
             return ScaleReason.CANNOT_RESIZE, self.instead
         return plan.hold or "", ""
+
+
+def _is_same(one: Plan | None, other: Plan | None) -> bool:
+    """Return whether two plans are equal, apart from the time of the next one."""
+    if one is None or other is None:
+        return one is other
+    return one[:_NEXT] == other[:_NEXT] and one.marked == other.marked
 
 
 class EngineCounters:
