@@ -595,8 +595,12 @@ class Http1ClientConnection(ClientSide):
         if exchange is None or transport.is_closing():
             return inf
         interim = None if exchange.has_begun() else self._interim()
-        check = self._client_check()
-        if check.is_over(self._missing(), interim, now):
+        check, splice = self._client_check(), self._splice
+        if splice is not None and not splice.blocked:  # it reads, and finds an early end
+            is_over = peer_socket.is_gone(transport)
+        else:
+            is_over = check.is_over(self._missing(), interim, now)
+        if is_over:
             transport.abort()
             return inf
         if self._send_by < inf and (now >= self._send_by or check.is_acknowledged()):

@@ -425,9 +425,11 @@ class TcpConnection(Evictable):
 
     def end_idle(self) -> bool:
         """Close a connection on which no bytes pass if its pod ends; return whether it does."""
-        tracker = self._ticket.pod
+        tracker, pod = self._ticket.pod, self._pod
         if tracker is None or tracker.state is not PodState.DRAINING:
             return False
+        if self._client.holds() or (pod is not None and pod.holds()):
+            return False  # these bytes would be lost
         self._end("served")
         self._linger()
         return True

@@ -40,8 +40,8 @@ class Side(Watched):
     """
 
     __slots__ = (
-        *("_connection", "_events", "_held", "_other", "_pipe", "_piped", "_poller", "_splices"),
-        *("_unread",),
+        *("_bulk", "_connection", "_events", "_held", "_other", "_pipe", "_piped", "_poller"),
+        *("_splices", "_unread"),
         *("ended", "kind", "size", "sock", "told"),
     )
 
@@ -58,7 +58,8 @@ class Side(Watched):
         self._splices = splices
         self._unread = splices.unread
         self._held = b""  # bytes that this peer does not accept yet
-        self._pipe: tuple[int, int] | None = None  # brings bytes to this peer while many come
+        self._bulk = False  # whether many bytes come for this peer
+        self._pipe: tuple[int, int] | None = None  # brings them, while it is in use
         self._piped = 0  # bytes in it
         self._events = -1
         self._other: Side | None = None
@@ -164,6 +165,7 @@ class Side(Watched):
             self._wait(sender)
             return False
         if size < WINDOW:
+            self._bulk = False
             self._release()
         return True
 
@@ -200,6 +202,13 @@ class Side(Watched):
     def _pass_on(self) -> None:
         other = self._other
         assert other is not None
+        if other._bulk:
+            other._pipe = self._splices.take()
+        self._read(other)
+        if not other._piped:
+            other._release()
+
+    def _read(self, other: Side) -> None:
         buffer = SMALL_BUFFER if self._unread.scarce else BUFFER
         for _ in range(_READS):
             try:
@@ -225,8 +234,7 @@ class Side(Watched):
                     return
             elif not other.send(buffer[:count], self) or count < len(buffer):
                 return
-        if other._pipe is None:
-            other._pipe = self._splices.take()
+        other._bulk = True
 
     def holds(self) -> bool:
         """Return whether bytes wait for the peer."""
@@ -252,6 +260,7 @@ class Side(Watched):
         other = self._other
         if self.holds() or other is None:
             return True
+        self._release()
         self._follow()
         other.go_on()
         return self._other is not None

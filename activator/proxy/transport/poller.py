@@ -40,7 +40,7 @@ class Watched(ABC):
 
 @final
 class Poller:
-    """Watches the sockets of many connections, from the first one on."""
+    """Watches the sockets of many connections, from the first one on, each for one owner."""
 
     __slots__ = ("_added", "_epoll", "_loop", "_watched")
 
@@ -61,9 +61,9 @@ class Poller:
         if self._watched.get(fd) is watched:
             epoll.modify(fd, events)
         else:
+            epoll.register(fd, events)
             self._watched[fd] = watched
             self._added.add(fd)
-            epoll.register(fd, events)
 
     def remove(self, watched: Watched) -> None:
         """Remove a socket that is closed next: the kernel then removes it too."""

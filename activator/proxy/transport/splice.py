@@ -49,10 +49,11 @@ class Splices:
         supported: whether the system has splice; a sandbox may forbid it.
     """
 
-    __slots__ = ("_free", "_left", "_most", "poller", "supported", "unread")
+    __slots__ = ("_free", "_left", "_most", "sinks", "sources", "supported", "unread")
 
     def __init__(self, limit: int, unread: UnreadBytes) -> None:
-        self.poller = Poller()
+        # A socket may be the source of one splice and the sink of another one.
+        self.sources, self.sinks = Poller(), Poller()
         self.unread = unread
         self._most = min(_MOST, limit // _FILES_EACH, unread.most // (_SHARE * PIPE))
         self._left = self._most
@@ -120,7 +121,8 @@ class Splices:
         """Close the pipes that nothing uses, and watch no socket any more."""
         while self._free:
             _close(self._free.pop())
-        self.poller.close()
+        self.sources.close()
+        self.sinks.close()
 
 
 def _new_pipe() -> tuple[int, int]:
@@ -137,11 +139,15 @@ def _close(pipe: tuple[int, int]) -> None:
 
 @final
 class Splice(Watched):
-    """Moves the bytes of one body; see ``Splices.begin`` for the arguments."""
+    """Moves the bytes of one body; see ``Splices.begin`` for the arguments.
+
+    Attributes:
+        blocked: whether the sink's peer does not read.
+    """
 
     __slots__ = (
-        *("_blocked", "_ended", "_held", "_left", "_moved", "_out", "_pipe", "_sink"),
-        *("_source", "_splices"),
+        *("_ended", "_held", "_in", "_left", "_moved", "_out", "_pipe", "_sink", "_source"),
+        *("_splices", "blocked"),
     )
 
     def __init__(
@@ -158,13 +164,14 @@ class Splice(Watched):
         self._pipe = pipe
         self._source = source
         self._sink = sink
+        self._in: int = source.get_extra_info("socket").fileno()
         self._out: int = sink.get_extra_info("socket").fileno()
         self._left = size
         self._held = 0  # bytes in the pipe
-        self._blocked = False  # whether the sink's peer does not read
+        self.blocked = False
         self._moved = moved
         self._ended = ended
-        self.fd: int = source.get_extra_info("socket").fileno()
+        self.fd = self._in
         asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
@@ -174,7 +181,7 @@ class Splice(Watched):
         if splices is None or closing or self._sink.get_write_buffer_size():
             self._end()
         else:
-            splices.poller.watch(self, READ)
+            splices.sources.watch(self, READ)
 
     def ready(self, events: int) -> None:
         splices = self._splices
@@ -195,7 +202,7 @@ class Splice(Watched):
     def _move(self, splices: Splices) -> bool:
         """Move bytes; return whether the splice ends."""
         out_of, into = self._pipe
-        if self._blocked:
+        if self.blocked:
             self._unblock(splices)
             if self._splices is None:
                 return False
@@ -221,21 +228,18 @@ class Splice(Watched):
 
     def _block(self, splices: Splices) -> None:
         """Wait until the sink's peer reads."""
-        self._blocked = True
-        self._watch(splices, self._sink, WRITE)
+        splices.sources.ignore(self)
+        self.blocked, self.fd = True, self._out
+        splices.sinks.watch(self, WRITE)
         protocol = self._sink.get_protocol()
         protocol.pause_writing()
         splices.unread.hold(cast(UnreadHolder, protocol), self._held)
 
     def _unblock(self, splices: Splices) -> None:
-        self._blocked = False
-        self._watch(splices, self._source, READ)
+        splices.sinks.ignore(self)
+        self.blocked, self.fd = False, self._in
+        splices.sources.watch(self, READ)
         self._sink.get_protocol().resume_writing()
-
-    def _watch(self, splices: Splices, transport: asyncio.Transport, events: int) -> None:
-        splices.poller.ignore(self)
-        self.fd = transport.get_extra_info("socket").fileno()
-        splices.poller.watch(self, events)
 
     def _end(self) -> None:
         """End the splice, and hand over the bytes in the pipe."""
@@ -255,7 +259,7 @@ class Splice(Watched):
         splices, self._splices = self._splices, None
         if splices is None:
             return
-        splices.poller.ignore(self)
+        (splices.sinks if self.blocked else splices.sources).ignore(self)
         splices.release(self._pipe, empty=not self._held)
-        if self._blocked:
+        if self.blocked:
             self._sink.get_protocol().resume_writing()

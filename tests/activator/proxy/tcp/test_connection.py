@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -352,6 +353,50 @@ async def test_an_idle_connection_ends_as_soon_as_its_pod_does(world: TcpWorld) 
     await client.ended()
     assert world.now_since_start() == pytest.approx(1.0, abs=0.05)
     client.close()
+
+
+async def test_bytes_that_a_slow_client_has_not_read_outlive_the_draining_pod(
+    world: TcpWorld,
+) -> None:
+    [pod] = await world.up(connections=BYTES)
+    client = await world.client(receive_buffer=4096)
+    client.send(b"x")
+    await until(lambda: pod.connections and pod.connections[0].received)
+    client.transport.pause_reading()
+    data = bytes(range(256)) * 64 * 1024
+    pod.connections[0].send(data)
+    await until(lambda: world.proxy.unread.bytes > 0)
+    world.put()
+    await asyncio.sleep(1.5)
+    client.widen()
+    client.transport.resume_reading()
+    await client.size(len(data))
+    assert client.received == data
+    await client.ended()
+    client.close()
+
+
+@both_loops
+async def test_an_idle_connection_has_no_pipe(world: TcpWorld) -> None:
+    [pod] = await world.up()
+    client = await world.client(receive_buffer=4096)
+    client.send(b"x")
+    await until(lambda: pod.connections and pod.connections[0].received)
+    before = len(os.listdir("/proc/self/fd"))
+    for slow in (True, False):
+        client.received.clear()
+        if slow:
+            client.transport.pause_reading()
+        data = bytes(16 << 20)
+        pod.connections[0].send(data)
+        if slow:
+            await until(lambda: world.proxy.unread.bytes > 0)
+            client.widen()
+            client.transport.resume_reading()
+        await client.size(len(data))
+        assert len(os.listdir("/proc/self/fd")) == before
+    client.close()
+    pod.connections[0].close()
 
 
 async def test_a_half_closed_client_that_breaks_is_found(world: TcpWorld) -> None:

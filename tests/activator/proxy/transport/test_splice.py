@@ -191,6 +191,36 @@ async def test_a_pod_may_respond_before_the_upload_is_whole(world, moves):
     await world.idle()
 
 
+@pytest.mark.parametrize("pod_first", [False, True])
+async def test_both_bodies_may_pass_at_the_same_time(world, moves, pod_first):
+    """The pod responds while it does not read, so both splices have the same two sockets."""
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.transport.pause_reading()
+    client = await world.client(8192)
+    client.send(_upload())
+    await until(lambda: world.proxy.unread.bytes)
+    client.transport.pause_reading()
+    (connection,) = pod.connections
+    response = ok(BODY)
+    connection.write(response[: LARGE // 2])
+    await turns(200)
+
+    pod.on_data = lambda connection: None
+
+    async def read_all(end):
+        end.widen()
+        end.transport.resume_reading()
+        await turns(200)
+
+    await read_all(connection if pod_first else client)
+    connection.write(response[LARGE // 2 :])
+    await read_all(client if pod_first else connection)
+    await until(lambda: pod.requests[0].whole)
+    assert pod.requests[0].body == BODY
+    assert (await client.answer(b"POST")).body == BODY
+    await world.idle()
+
+
 async def test_a_client_may_end_its_side_behind_an_upload(world, moves):
     pod = await world.serving()
     client = await world.client()
