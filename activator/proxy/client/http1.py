@@ -54,6 +54,7 @@ from activator.tls import certificates as agreed
 
 #: Bytes of further requests that are buffered before reading pauses.
 MAX_AHEAD: Final = 64 << 10
+_SHORT: Final = "the body is shorter than announced"
 #: The preface of HTTP/2 up to its first empty line. No HTTP/1 request begins like this.
 _HTTP2_HEAD: Final = PREFACE[:18]
 
@@ -210,7 +211,7 @@ class Http1ClientConnection(ClientSide):
         if self.exchange is None:
             return self._full and self._ahead != b""
         if self.state is READING_BODY:
-            self._refuse(FramingError("the body is shorter than announced"))
+            self._refuse(FramingError(_SHORT))
             return True
         if self._leaves_by_end():
             return False
@@ -601,7 +602,10 @@ class Http1ClientConnection(ClientSide):
         else:
             is_over = check.is_over(self._missing(), interim, now)
         if is_over:
-            transport.abort()
+            if splice is None or peer_socket.is_gone(transport):
+                transport.abort()
+            else:
+                self._refuse(FramingError(_SHORT))
             return inf
         if self._send_by < inf and (now >= self._send_by or check.is_acknowledged()):
             self._send_by = inf
