@@ -22,9 +22,9 @@ from typing import Any, Final
 #: every 20 minutes under faults: failed connection attempts leave cycles of tracebacks, and memory
 #: grew by 3 MiB until then (make soak).
 YOUNG: Final = 2_000
-#: Most objects that are checked a second time: 3 ms. A request in flight may be part of garbage
-#: later, and a first check comes too early for it.
-TWICE: Final = 50_000
+#: Most seconds of first checks whose objects are checked a second time, which takes no longer. A
+#: request in flight may be part of garbage later, and a first check comes too early for it.
+TWICE: Final = 0.006
 #: Disables CPython's own checks of older objects.
 _NEVER: Final = 1 << 30
 #: Seconds between two other checks of young objects: after one that took longer than `FEW`, and
@@ -91,7 +91,7 @@ class Memory:
         self._resident = resident
         self._usual = self._least = 0
         self._began = self._took = 0.0
-        self._once = 0  # objects that were checked once, at most
+        self._once = 0.0  # seconds of first checks since the last second one
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
@@ -153,14 +153,14 @@ class Memory:
     def _on_check(self, phase: str, info: Mapping[str, Any]) -> None:
         """Measure a check (gc.callbacks); make what has survived enough of them permanent."""
         if phase == "start":
-            self._once += gc.get_count()[0]
             self._began = perf_counter()
             return
-        is_first = info["generation"] == 0
-        if not is_first or self._once > TWICE:
-            gc.freeze()
-            self._once = 0
         took = perf_counter() - self._began
+        is_first = info["generation"] == 0
         if is_first:
             self._took = took
+            self._once += took
+        if not is_first or self._once > TWICE:
+            gc.freeze()
+            self._once = 0.0
         self._paused(took)
