@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
@@ -367,7 +366,7 @@ async def test_bytes_that_a_slow_client_has_not_read_outlive_the_draining_pod(
     pod.connections[0].send(data)
     await until(lambda: world.proxy.unread.bytes > 0)
     world.put()
-    await asyncio.sleep(1.5)
+    await world.in_time(lambda: world.now_since_start() > 1.5)
     client.widen()
     client.transport.resume_reading()
     await client.size(len(data))
