@@ -2,9 +2,9 @@
 
 CPython's own rule checks all objects as soon as a quarter of them is new. With 11,000 pods that
 blocks the loop for 40 to 70 ms, and with changing endpoints it happens every few seconds. Here
-young objects are checked often. What survives is checked once more some seconds later, unless that
-would take long. After that it counts as permanent, and dies by its reference count. Permanent
-objects are checked when the process has grown, which is how garbage shows.
+young objects are checked often. Most survivors are checked once more some seconds later, unless
+that would take long. After that they count as permanent, and die by their reference counts.
+Permanent objects are checked when the process has grown, which is how garbage shows.
 """
 
 from __future__ import annotations

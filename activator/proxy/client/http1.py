@@ -485,12 +485,14 @@ class Http1ClientConnection(ClientSide):
     def _begin_splice(self) -> bool:
         """Let the rest of a large body pass within the kernel; return whether it does."""
         exchange, transport = self.exchange, self.base.transport
-        if exchange is None or self.base.secure or transport.is_closing():
+        splices = self._services.pools.resources.splices
+        impossible = self.base.secure or transport.is_closing() or not splices.may_begin()
+        if exchange is None or impossible:
             return False
         sink = exchange.request_sink(peer_socket.count_unread(transport))
         if sink is None:
             return False
-        self._splice = self._services.pools.resources.splices.begin(
+        self._splice = splices.begin(
             *(transport, sink, self._missing(), self._moved, self._spliced)
         )
         if self._splice is None:

@@ -519,6 +519,8 @@ class Http1PodConnection(PodSide):
         body.remaining += len(rest)
         if not self._paused:
             self.transport.resume_reading()
+        if not body.remaining and peer_socket.count_unread(self.transport):
+            self._reader.keeps = False  # bytes behind the body, which the next client must not get
         if rest or not body.remaining:
             self._read_body(requester, rest)
 

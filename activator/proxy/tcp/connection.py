@@ -26,7 +26,7 @@ from activator.proxy.exchange.wait import PodWait
 from activator.proxy.message import own_responses
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.pods.dial import LOCAL_SHORTAGE, SHORTAGE_PAUSE, connect_cause, connect_error
-from activator.proxy.tcp.demand import ConnectionDemand
+from activator.proxy.tcp.demand import BUSY_SECONDS, ConnectionDemand
 from activator.proxy.tcp.proxy_header import proxy_header
 from activator.proxy.tcp.side import Side
 from activator.proxy.transport.peer_socket import PeerKind
@@ -401,7 +401,7 @@ class TcpConnection(Evictable):
             return
         source, other = (pod, self._client) if by is PeerKind.POD else (self._client, pod)
         with suppress(OSError):
-            for _ in range(_LAST_READS):
+            for _ in range(0 if other.holds() else _LAST_READS):  # else these came before
                 data = source.sock.recv(MOST_HELD)
                 if not data or other.sock.send(data) < len(data):
                     break
@@ -425,14 +425,19 @@ class TcpConnection(Evictable):
 
     def end_idle(self) -> bool:
         """Close a connection on which no bytes pass if its pod ends; return whether it does."""
-        tracker, pod = self._ticket.pod, self._pod
+        tracker = self._ticket.pod
         if tracker is None or tracker.state is not PodState.DRAINING:
             return False
-        if self._client.holds() or (pod is not None and pod.holds()):
-            return False  # these bytes would be lost
+        if self._holds():  # these bytes would be lost
+            self._arm(self._clients.clock() + BUSY_SECONDS)
+            return False
         self._end("served")
         self._linger()
         return True
+
+    def _holds(self) -> bool:
+        """Return whether bytes wait for one of the peers."""
+        return self._client.holds() or (self._pod is not None and self._pod.holds())
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -451,8 +456,11 @@ class TcpConnection(Evictable):
         elif state is PASSING:
             if self.demand.check(now):
                 self._clients.resting.add(self)
+            if self in self._clients.resting:
                 if self.end_idle():
                     return inf
+                if self._holds():
+                    return now + BUSY_SECONDS
             return self.demand.due
         elif state is CLOSING:
             self._close()

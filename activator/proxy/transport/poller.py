@@ -82,6 +82,7 @@ class Poller:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._epoll = None
+            self._watched.clear()
 
     def _on_ready(self) -> None:
         epoll, watched = self._epoll, self._watched

@@ -88,9 +88,13 @@ class Splices:
         source.pause_reading()
         return Splice(self, pipe, source, sink, size, moved, ended)
 
+    def may_begin(self) -> bool:
+        """Return whether there may be a pipe."""
+        return self.supported and self._left > 0 and not self.unread.scarce
+
     def take(self) -> tuple[int, int] | None:
         """Return an empty pipe, which ``release`` gets back; None if none is left."""
-        if not self.supported or not self._left or self.unread.scarce:
+        if not self.may_begin():
             return None
         try:
             pipe = self._free.pop() if self._free else _new_pipe()
@@ -180,8 +184,11 @@ class Splice(Watched):
         closing = self._source.is_closing() or self._sink.is_closing()
         if splices is None or closing or self._sink.get_write_buffer_size():
             self._end()
-        else:
+            return
+        try:
             splices.sources.watch(self, READ)
+        except OSError:  # no file is left
+            self._end()
 
     def ready(self, events: int) -> None:
         splices = self._splices

@@ -191,6 +191,19 @@ async def test_a_pod_may_respond_before_the_upload_is_whole(world, moves):
     await world.idle()
 
 
+async def test_bytes_behind_a_response_reach_no_other_client(world, moves):
+    pod = await world.serving(answer=ok(BODY) + ok(b"evil"), container_concurrency=1)
+    one, other = await world.client(), await world.client()
+    one.send(request())
+    await until(lambda: pod.requests)
+    other.send(request(b"/other"))
+    pod.answer = ok(b"good")
+    assert (await one.answer()).body == BODY
+    assert (await other.answer()).body == b"good"
+    assert moves.size
+    assert len(pod.connections) == 2
+
+
 @pytest.mark.parametrize("pod_first", [False, True])
 async def test_both_bodies_may_pass_at_the_same_time(world, moves, pod_first):
     """The pod responds while it does not read, so both splices have the same two sockets."""
