@@ -25,6 +25,7 @@ TRACED = (
     _TESTS / "activator",
     _TESTS / "activator/proxy/exchange",
     _TESTS / "activator/proxy/tcp",
+    _TESTS / "activator/proxy/transport/test_splice.py",
 )
 _ACTIVATOR = _TESTS / "activator"
 _EXCHANGE = _ACTIVATOR / "proxy/exchange"
